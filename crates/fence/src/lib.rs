@@ -1,0 +1,1 @@
+//! What the kernel enforces round a task: launcher and sandbox.

@@ -1,0 +1,1 @@
+//! Labels: join, flows-to, bits.

@@ -1,0 +1,195 @@
+//! Orders to the launcher: the fence as it is to be, in words that need no policy to be carried out.
+//!
+//! A plan says everything: what is not in it does not exist inside. It is data from the daemon, which is trusted;
+//! what the launcher finds on disk while it carries it out is not.
+
+use std::net::Ipv4Addr;
+
+use bailiwick_model::{AbsPath, Code, PathPattern};
+use serde::{Deserialize, Serialize};
+
+use crate::permit::Spent;
+
+/// Starts programs in fences.
+pub trait Launch {
+    /// What is kept of a running program.
+    type Running;
+
+    /// Starts a program in a fence. `grants` are the spent permits of the trees that the plan hands out: without them
+    /// there is nothing to hand out.
+    fn launch(&mut self, grants: Vec<Spent>, plan: &FencePlan) -> Result<Self::Running, LaunchFault>;
+}
+
+/// A fence, whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FencePlan {
+    /// The program and its arguments. The first word is looked up inside, along the `PATH` of `environment`.
+    pub command: Vec<String>,
+    /// The whole environment.
+    pub environment: Vec<(String, String)>,
+    /// Where the program starts.
+    pub directory: AbsPath,
+    /// What is seen of the machine's files, and how.
+    pub binds: Vec<Bind>,
+    /// Small files made for the fence (path, content): `/etc/hosts` and the like. Read-only.
+    pub files: Vec<(AbsPath, String)>,
+    /// Folders inside that are private scratch, empty at the start, gone at the end: `/tmp` and the like.
+    pub scratch: Vec<AbsPath>,
+    /// What may not be read or changed inside the binds.
+    pub protected: Vec<Protected>,
+    /// Who the program is, inside and outside.
+    pub identity: IdMap,
+    /// Sockets that listen inside and are served outside, in the order in which they are handed back.
+    pub listen: Vec<Listen>,
+    /// Limits.
+    pub limits: Limits,
+    /// What the program's input and output are.
+    pub stdio: Stdio,
+    /// The host name inside.
+    pub hostname: String,
+}
+
+/// A file or folder of the machine that is seen inside, at the same path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bind {
+    /// Where it lies outside.
+    pub source: AbsPath,
+    /// Where it is seen inside.
+    pub target: AbsPath,
+    /// What may be done there.
+    pub mode: BindMode,
+    /// True when the person owns it, so that as root it is mapped to the fence's identity.
+    pub own: bool,
+    /// True when a missing source is left out; false when it is a fault.
+    pub optional: bool,
+}
+
+/// What may be done in a bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BindMode {
+    /// Read, list and run.
+    Read,
+    /// Also write, make and remove.
+    Write,
+}
+
+/// What may not be touched inside a bind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Protected {
+    /// What.
+    pub pattern: PathPattern,
+    /// How far.
+    pub protection: Protection,
+}
+
+/// How far something is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protection {
+    /// Read, but not changed.
+    Guard,
+    /// Neither read nor changed.
+    Hide,
+}
+
+/// Who the program is. Inside it is never 0, and it is never 0 outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdMap {
+    /// User and group inside.
+    pub inside: (u32, u32),
+    /// User and group outside.
+    pub outside: (u32, u32),
+    /// The owner on disk whose files are handed to `outside` by an idmapped mount; none when that is `outside` itself.
+    pub owner: Option<(u32, u32)>,
+}
+
+/// A socket that listens on the loopback inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// The address inside.
+    pub address: Ipv4Addr,
+    /// The port inside.
+    pub port: u16,
+    /// Stream or datagram.
+    pub kind: ListenKind,
+}
+
+/// Stream or datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListenKind {
+    /// TCP.
+    Stream,
+    /// UDP.
+    Datagram,
+}
+
+/// A port of the machine's loopback that is served at the same port inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoopbackPort {
+    /// The port.
+    pub port: u16,
+    /// True when HTTP is spoken there and each request is judged; false for a plain connection.
+    pub http: bool,
+}
+
+/// Limits of a fence. Absent means the machine's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Memory in bytes: of all together where there is a control group, else of each process's data.
+    pub memory: Option<u64>,
+    /// Processes and threads of all together.
+    pub processes: Option<u64>,
+}
+
+/// What the program's input and output are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stdio {
+    /// A terminal of its own.
+    Terminal {
+        /// Rows.
+        rows: u16,
+        /// Columns.
+        columns: u16,
+    },
+    /// Three pipes, handed over with the order: input, output, errors.
+    Pipes,
+}
+
+/// What fence is in force, read back from the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FenceReport {
+    /// The parts in force, one word each: `landlock-7`, `seccomp`, `namespaces`, `cgroup` or `rlimits`.
+    pub parts: Vec<String>,
+    /// How many places were found and are protected.
+    pub protected: u64,
+    /// Optional binds whose source is missing.
+    pub missing: Vec<AbsPath>,
+    /// Warnings for the person, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// Says why a fence could not be put up. Nothing runs then.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{what}: {cause}")]
+#[serde(deny_unknown_fields)]
+pub struct LaunchFault {
+    /// The kind.
+    pub code: Code,
+    /// What could not be done, in the person's words.
+    pub what: String,
+    /// Why.
+    pub cause: String,
+    /// What to do about it; may be empty.
+    pub hint: String,
+}

@@ -1,0 +1,65 @@
+//! The trait every gate decides through, in-process or over a channel.
+
+use bailiwick_model::{Code, DecisionId, Nonce, Request, TaskId};
+use serde::{Deserialize, Serialize};
+
+use crate::permit::Permit;
+
+/// The reference monitor, as a gate sees it.
+pub trait Mediator {
+    /// Decides about a request, and commits: when this returns an allow, the record is as safe as P10 asks.
+    fn decide(&self, request: &Request) -> Outcome;
+
+    /// Says what became of an effect. Each permit is settled once; a second time is refused.
+    fn settle(&self, settlement: &Settlement) -> Result<(), Refusal>;
+
+    /// Puts on record what a gate refused by itself, before there was a request that could be decided about.
+    fn refused(&self, task: TaskId, code: Code, what: &str) -> Refusal;
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It may be done, once.
+    Allow(Permit),
+    /// A person must say.
+    Ask(Question),
+    /// It may not be done.
+    Deny(Refusal),
+}
+
+/// A question to a person, as the gate may know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Question {
+    /// The decision that asks.
+    pub id: DecisionId,
+}
+
+/// A denial, as the agent may see it: a code and an id, no policy content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// What `bailiwick explain` takes.
+    pub id: DecisionId,
+    /// The kind of denial.
+    pub code: Code,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.code, self.id)
+    }
+}
+
+/// What became of an effect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settlement {
+    /// The permit's identity.
+    pub nonce: Nonce,
+    /// True when the effect took place.
+    pub done: bool,
+    /// What the gate has to add, for people: bytes, a status, a fault. At most 1024 bytes are kept.
+    pub note: String,
+}

@@ -1,0 +1,188 @@
+//! Frames between a gate and the mediator: four bytes of length (big-endian), then JSON.
+//!
+//! Promises: P4. Trust: what the mediator reads comes from a process that parses hostile bytes. Every frame has a
+//! size limit; unknown fields, unknown obligations, another protocol version: refused, and the channel is closed.
+
+use bailiwick_model::{Code, Digest, Request, TaskId};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::mediator::{Question, Refusal, Settlement};
+use crate::permit::PermitTerms;
+
+/// The version of the frames. Both ends must have the same.
+pub const PROTOCOL: u32 = 1;
+
+/// Largest frame, in bytes of JSON.
+pub const MAX_FRAME: usize = 256 * 1024;
+
+/// Which gate speaks on a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GateKind {
+    /// HTTP, tunnels, look-ups.
+    Network,
+}
+
+/// What a gate says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Call {
+    /// The first frame.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// The build.
+        build: String,
+        /// Which gate.
+        gate: GateKind,
+    },
+    /// A request. The number comes back with the answer.
+    Decide {
+        /// The number.
+        call: u64,
+        /// The request.
+        request: Box<Request>,
+    },
+    /// What became of an effect.
+    Settle {
+        /// The number.
+        call: u64,
+        /// What became of it.
+        settlement: Settlement,
+    },
+    /// What the gate refused by itself.
+    Refused {
+        /// The number.
+        call: u64,
+        /// The task.
+        task: TaskId,
+        /// The code.
+        code: Code,
+        /// What was refused. At most 4096 bytes are kept.
+        what: String,
+    },
+}
+
+/// What the mediator says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Answer {
+    /// The first frame.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// The build.
+        build: String,
+    },
+    /// Allowed.
+    Allow {
+        /// The number of the call.
+        call: u64,
+        /// What the permit is for.
+        terms: Box<PermitTerms>,
+    },
+    /// A person must say.
+    Question {
+        /// The number of the call.
+        call: u64,
+        /// The question.
+        question: Question,
+    },
+    /// Denied, or put on record as refused.
+    Deny {
+        /// The number of the call.
+        call: u64,
+        /// The refusal.
+        refusal: Refusal,
+    },
+    /// Settled.
+    Settled {
+        /// The number of the call.
+        call: u64,
+    },
+}
+
+/// Says why bytes are not a frame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireFault {
+    /// Longer than [`MAX_FRAME`].
+    #[error("a frame of {0} bytes is too long: at most {MAX_FRAME}")]
+    TooLong(usize),
+    /// Not the JSON that is expected.
+    #[error("a frame is malformed: {0}")]
+    Malformed(String),
+    /// Another version of the protocol.
+    #[error("the other side speaks protocol {0}, this side {PROTOCOL}")]
+    Version(u32),
+    /// A frame that does not belong here.
+    #[error("a frame came out of turn: {0}")]
+    OutOfTurn(&'static str),
+}
+
+/// Writes a frame: length and JSON.
+pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, WireFault> {
+    let mut frame = vec![0u8; 4];
+    serde_json::to_writer(&mut frame, message).map_err(|fault| WireFault::Malformed(fault.to_string()))?;
+    let length = frame.len().saturating_sub(4);
+    let head = u32::try_from(length)
+        .ok()
+        .filter(|_| length <= MAX_FRAME)
+        .ok_or(WireFault::TooLong(length))?;
+    for (slot, byte) in frame.iter_mut().zip(head.to_be_bytes()) {
+        *slot = byte;
+    }
+    Ok(frame)
+}
+
+/// Reads the JSON of one frame.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireFault> {
+    if body.len() > MAX_FRAME {
+        return Err(WireFault::TooLong(body.len()));
+    }
+    serde_json::from_slice(body).map_err(|fault| WireFault::Malformed(fault.to_string()))
+}
+
+/// Cuts a stream of bytes into frames, without ever holding more than one frame and one read.
+#[derive(Debug, Default)]
+pub struct FrameReader {
+    buffer: Vec<u8>,
+    taken: usize,
+}
+
+impl FrameReader {
+    /// Takes bytes as they come.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.taken.min(self.buffer.len()));
+        self.taken = 0;
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame's JSON, if one is there.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, WireFault> {
+        let rest = self.buffer.get(self.taken..).unwrap_or_default();
+        let Some((head, body)) = rest.split_first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = usize::try_from(u32::from_be_bytes(*head)).unwrap_or(usize::MAX);
+        if length > MAX_FRAME {
+            return Err(WireFault::TooLong(length));
+        }
+        let Some(frame) = body.get(..length) else {
+            return Ok(None);
+        };
+        self.taken = self.taken.saturating_add(4).saturating_add(length);
+        Ok(Some(frame))
+    }
+}
+
+/// The digest of a request: SHA-256 over a tag and its JSON, whose fields stand in a fixed order.
+pub fn digest_of(request: &Request) -> Digest {
+    let mut hash = Sha256::new();
+    hash.update(b"bailiwick request v1\n");
+    // A request holds only text, numbers and addresses: writing it cannot fail. Were it to, the digest of the empty
+    // text would fit no other request.
+    hash.update(serde_json::to_vec(request).unwrap_or_default());
+    Digest(hash.finalize().into())
+}

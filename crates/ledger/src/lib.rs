@@ -1,0 +1,1 @@
+//! The log: append, checkpoint, receipt, offline verify.

@@ -1,0 +1,1 @@
+//! Decide, commit, settle: the reference monitor.

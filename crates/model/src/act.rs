@@ -1,0 +1,349 @@
+//! Acts: how a person writes what may be done, everywhere the same: `VERB RESOURCE`.
+//!
+//! Promises: P4 (an unreadable act is an error that says what was expected). Trust: acts come from rule files and
+//! command lines of the person; an untrusted project's file may hold any text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::path::AbsPath;
+use crate::pattern::{HostPattern, PathPattern, PatternError, UrlPattern, refuse_other_forms, split_port};
+
+/// An HTTP method (RFC 9110, section 9), upper-case.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Method(String);
+
+impl Method {
+    /// Reads a method: 1 to 24 ASCII letters or hyphens, upper-case (methods are case-sensitive).
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = (1..=24).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+        fits.then(|| Self(text.into()))
+    }
+
+    /// The method as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// True for methods that ask for nothing to be changed (RFC 9110, section 9.2.1).
+    pub fn is_safe(&self) -> bool {
+        matches!(self.0.as_str(), "GET" | "HEAD" | "OPTIONS")
+    }
+}
+
+impl<'de> Deserialize<'de> for Method {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("not an HTTP method"))
+    }
+}
+
+/// What is done.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verb {
+    /// Reads a file or lists a folder.
+    Read,
+    /// Changes a file.
+    Write,
+    /// Makes a new file or folder.
+    Create,
+    /// Removes a file or folder.
+    Delete,
+    /// Starts a program.
+    Run,
+    /// Sends an HTTP request.
+    Http(Method),
+    /// Opens a connection to a named host that is passed on unread.
+    Tunnel,
+    /// Looks a name up.
+    Resolve,
+}
+
+impl Verb {
+    /// The verb as it stands in acts.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Create => "create",
+            Self::Delete => "delete",
+            Self::Run => "run",
+            Self::Http(method) => method.as_str(),
+            Self::Tunnel => "tunnel",
+            Self::Resolve => "resolve",
+        }
+    }
+
+    /// True for the verbs of files.
+    pub fn is_file(&self) -> bool {
+        matches!(self, Self::Read | Self::Write | Self::Create | Self::Delete)
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Verb {
+    type Err = ActError;
+    fn from_str(text: &str) -> Result<Self, ActError> {
+        Ok(match text {
+            "read" => Self::Read,
+            "write" => Self::Write,
+            "create" => Self::Create,
+            "delete" => Self::Delete,
+            "run" => Self::Run,
+            "tunnel" => Self::Tunnel,
+            "resolve" => Self::Resolve,
+            other => Self::Http(Method::parse(other).ok_or_else(|| ActError::Verb(other.into()))?),
+        })
+    }
+}
+
+impl Serialize for Verb {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Verb {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+/// One verb, or any (`*`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VerbPattern {
+    /// Any verb that the resource knows.
+    Any,
+    /// One verb; `write` covers `create` and `delete` too.
+    One(Verb),
+}
+
+impl VerbPattern {
+    /// True when the pattern covers this verb.
+    pub fn covers(&self, verb: &Verb) -> bool {
+        match self {
+            Self::Any => true,
+            Self::One(Verb::Write) => matches!(verb, Verb::Write | Verb::Create | Verb::Delete),
+            Self::One(own) => own == verb,
+        }
+    }
+}
+
+impl fmt::Display for VerbPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::One(verb) => write!(f, "{verb}"),
+        }
+    }
+}
+
+/// What is acted on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResourcePattern {
+    /// Files and folders.
+    Path(PathPattern),
+    /// HTTP requests.
+    Url(UrlPattern),
+    /// Connections to a named host, passed on unread; also look-ups of its name.
+    Endpoint {
+        /// The host.
+        host: HostPattern,
+        /// The port.
+        port: u16,
+    },
+    /// Any program with any arguments (`run **`).
+    AnyCommand,
+}
+
+impl fmt::Display for ResourcePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(pattern) => write!(f, "{pattern}"),
+            Self::Url(pattern) => write!(f, "{pattern}"),
+            Self::Endpoint { host, port: 443 } => write!(f, "{host}"),
+            Self::Endpoint { host, port } => write!(f, "{host}:{port}"),
+            Self::AnyCommand => f.write_str("**"),
+        }
+    }
+}
+
+/// Says why a text is not an act.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ActError {
+    /// There are no two words.
+    #[error("`{0}` is not an act: write `VERB RESOURCE`, for instance `read ~/notes` or `GET http://host/path`")]
+    Form(String),
+    /// The verb is none.
+    #[error("`{0}` is not a verb")]
+    Verb(String),
+    /// The resource cannot be read.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// A relative path stands where nothing says what it is relative to.
+    #[error("`{0}` is relative, and here there is no project that it could be relative to")]
+    Relative(String),
+    /// The verb and the resource do not go together.
+    #[error("`{verb}` does not go with `{resource}`")]
+    Mismatch {
+        /// The verb.
+        verb: String,
+        /// The resource.
+        resource: String,
+    },
+    /// Commands are told apart only by a later build.
+    #[error("`run {0}`: this build does not tell commands apart yet")]
+    Command(String),
+}
+
+/// What `.` and `~` stand for while a rule file is read.
+#[derive(Debug, Clone)]
+pub struct Anchors {
+    /// The root folder of the context; none where rules hold for all contexts.
+    pub root: Option<AbsPath>,
+    /// The person's home folder.
+    pub home: AbsPath,
+}
+
+impl Anchors {
+    /// Reads a path pattern: absolute, `~/…`, relative to the root, or `**/…` for anywhere.
+    pub fn path(&self, text: &str) -> Result<PathPattern, ActError> {
+        refuse_other_forms(text)?;
+        let relative = |root: &AbsPath, rest: &str| format!("{}/{rest}", root.as_str());
+        let absolute = if text.starts_with('/') {
+            text.to_owned()
+        } else if text == "~" {
+            self.home.as_str().to_owned()
+        } else if let Some(rest) = text.strip_prefix("~/") {
+            relative(&self.home, rest)
+        } else if text == "**" || text.starts_with("**/") {
+            format!("/{text}")
+        } else {
+            relative(self.root.as_ref().ok_or_else(|| ActError::Relative(text.into()))?, text)
+        };
+        Ok(PathPattern::parse(&absolute)?)
+    }
+}
+
+/// One act: a verb and what it is done to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Act {
+    /// The verb.
+    pub verb: VerbPattern,
+    /// The resource.
+    pub resource: ResourcePattern,
+}
+
+impl Act {
+    /// Reads `VERB RESOURCE`.
+    pub fn parse(text: &str, anchors: &Anchors) -> Result<Self, ActError> {
+        let (verb, resource) = text.trim().split_once(' ').ok_or_else(|| ActError::Form(text.into()))?;
+        let resource = resource.trim();
+        let verb = if verb == "*" {
+            VerbPattern::Any
+        } else {
+            VerbPattern::One(verb.parse()?)
+        };
+        Self::of(verb, resource, anchors)
+    }
+
+    /// Puts an act together from a verb and the text of a resource.
+    pub fn of(verb: VerbPattern, resource: &str, anchors: &Anchors) -> Result<Self, ActError> {
+        let mismatch = |verb: &VerbPattern| ActError::Mismatch {
+            verb: verb.to_string(),
+            resource: resource.into(),
+        };
+        let is_url = resource.contains("://");
+        let pattern = match &verb {
+            VerbPattern::One(Verb::Tunnel | Verb::Resolve) if is_url => return Err(mismatch(&verb)),
+            VerbPattern::One(Verb::Tunnel | Verb::Resolve) => {
+                let (host, port) = split_port(resource, 443)?;
+                ResourcePattern::Endpoint {
+                    host: HostPattern::parse(host)?,
+                    port,
+                }
+            }
+            VerbPattern::One(Verb::Http(_)) if !is_url => return Err(mismatch(&verb)),
+            VerbPattern::Any | VerbPattern::One(Verb::Http(_)) if is_url => {
+                ResourcePattern::Url(UrlPattern::parse(resource)?)
+            }
+            VerbPattern::One(Verb::Run) if resource == "**" => ResourcePattern::AnyCommand,
+            VerbPattern::One(Verb::Run) => return Err(ActError::Command(resource.into())),
+            _ if is_url => return Err(mismatch(&verb)),
+            _ => ResourcePattern::Path(anchors.path(resource)?),
+        };
+        Ok(Self {
+            verb,
+            resource: pattern,
+        })
+    }
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anchors() -> Anchors {
+        Anchors {
+            root: AbsPath::new("/p").ok(),
+            home: AbsPath::new("/home/dana").unwrap(),
+        }
+    }
+
+    #[test]
+    fn acts_read_and_print_in_one_form() {
+        for (text, want) in [
+            ("read .", "read /p"),
+            ("write ~/x/../y/", "write /home/dana/y"),
+            ("* **/.env", "* /**/.env"),
+            ("GET HTTP://A.Test/x/**", "GET http://a.test/x/**"),
+            ("* https://**", "* https://**/**"),
+            ("tunnel API.test", "tunnel api.test"),
+            ("tunnel api.test:22", "tunnel api.test:22"),
+            ("run **", "run **"),
+        ] {
+            assert_eq!(
+                Act::parse(text, &anchors()).map(|act| act.to_string()).as_deref(),
+                Ok(want),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn p4_what_does_not_fit_is_an_error() {
+        for bad in [
+            "read",
+            "raed x",
+            "get http://a/",
+            "GET /x",
+            "read http://a/",
+            "tunnel https://a/",
+            "run git push",
+            "tunnel a:0",
+        ] {
+            assert!(Act::parse(bad, &anchors()).is_err(), "{bad}");
+        }
+        let nowhere = Anchors {
+            root: None,
+            ..anchors()
+        };
+        assert!(matches!(Act::parse("read .", &nowhere), Err(ActError::Relative(_))));
+    }
+}

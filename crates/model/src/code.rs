@@ -1,0 +1,107 @@
+//! Codes: one kebab-case word for every outcome that a person or an agent can see.
+//!
+//! Each is documented under its own heading in `docs/codes.md`; a test holds the two lists together.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// The kind of an outcome.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Code {
+            $($(#[$doc])* #[serde(rename = $text)] $name,)*
+        }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The code as text.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A rule allows it.
+    AllowedByRule = "allowed-by-rule",
+    /// A rule wants a person to say.
+    AskedByRule = "asked-by-rule",
+    /// A rule denies it.
+    DeniedByRule = "denied-by-rule",
+    /// No rule of some layer allows it.
+    NoRule = "no-rule",
+    /// The task holds no capability that covers it.
+    NoCapability = "no-capability",
+    /// The task has ended, or never was.
+    UnknownTask = "unknown-task",
+    /// The request is not well formed.
+    MalformedRequest = "malformed-request",
+    /// A rule could not be evaluated.
+    PolicyFault = "policy-fault",
+    /// A person would have to say, and none is there.
+    NobodyToAsk = "nobody-to-ask",
+    /// The address is this machine's own and is not named by a rule.
+    AddressLoopback = "address-loopback",
+    /// The address is private and is not named by a rule.
+    AddressPrivate = "address-private",
+    /// The address is link-local, where metadata services live.
+    AddressLinkLocal = "address-link-local",
+    /// The name could not be looked up.
+    NameUnresolved = "name-unresolved",
+    /// Two places of one request name different hosts.
+    NameMismatch = "name-mismatch",
+    /// The bytes in a tunnel are not the TLS greeting that was announced.
+    NotTls = "not-tls",
+    /// The other end could not be reached.
+    UpstreamUnreachable = "upstream-unreachable",
+    /// A limit of size, number or time was passed.
+    LimitReached = "limit-reached",
+    /// Data with a tag would reach a sink that is not cleared for it.
+    FlowRefused = "flow-refused",
+    /// The log cannot take the record that this decision needs.
+    LogUnavailable = "log-unavailable",
+    /// The mediator does not answer.
+    MediatorUnavailable = "mediator-unavailable",
+    /// The state kept moving while the decision was made.
+    StateMoved = "state-moved",
+    /// The permit is for something else, too old, or used already.
+    PermitRefused = "permit-refused",
+    /// The fence in force would be less than the fence asked for.
+    FencePartial = "fence-partial",
+    /// The fence could not be put up.
+    FenceFailed = "fence-failed",
+    /// A fault of the machinery.
+    Fault = "fault",
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_kebab_case() {
+        let mut seen = std::collections::BTreeSet::new();
+        for code in Code::ALL {
+            assert!(seen.insert(code.as_str()), "{code} stands twice");
+            assert!(
+                code.as_str()
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
+                "{code}"
+            );
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The words of Bailiwick: what can be asked, of what, and what can be answered.
+//!
+//! Answers: how is a path, a host, a URL, an act, a request, a verdict written, in its one normal form?
+//! Promises: P4 (an unknown field or spelling is an error, never a guess), P5 (one normal form, so that a rule
+//! holds for the act and not for its spelling).
+//! Trust: every parser here is given text that an agent may have chosen, in order to be read as something else.
+//! Not here: matching rules (`policy`), `covers` (`authority`), wire frames and permits (`gate`). No I/O, no clock.
+
+mod act;
+mod capability;
+mod code;
+mod host;
+mod id;
+mod label;
+mod obligation;
+mod path;
+mod pattern;
+mod record;
+mod request;
+mod rule;
+mod url;
+mod verdict;
+
+pub use act::{Act, ActError, Anchors, Method, ResourcePattern, Verb, VerbPattern};
+pub use capability::{Capability, Constraints};
+pub use code::Code;
+pub use host::{AddressClass, Host, HostError};
+pub use id::{ContextId, DecisionId, Digest, IdError, Millis, Nonce, TaskId};
+pub use label::{Label, Tag};
+pub use obligation::Obligation;
+pub use path::{AbsPath, PathError};
+pub use pattern::{HostPattern, PathPattern, PatternError, UrlPattern};
+pub use record::{Durability, Event, Record};
+pub use request::{Argument, Request, Resource};
+pub use rule::{Layer, RuleRef};
+pub use url::{HttpUrl, Scheme, UrlError};
+pub use verdict::{Decision, Reason, Verdict};

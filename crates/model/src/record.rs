@@ -1,0 +1,99 @@
+//! Records: what the log keeps of each event. Names that an agent chose stand in them as JSON text, escaped.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ContextId, DecisionId, Digest, Millis, TaskId};
+use crate::request::Request;
+use crate::verdict::Decision;
+
+/// How safe a record must be before its effect may happen (P10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Appended before the effect, on disk within 50 ms.
+    Ordered,
+    /// On disk before the effect.
+    Durable,
+}
+
+/// One line of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// When.
+    pub time: Millis,
+    /// In which task; none for events of the mediator itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
+    /// What.
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Event {
+    /// A log was begun, or opened again.
+    Opened {
+        /// The build that opened it.
+        build: String,
+        /// Records that a crash had left unfinished at the end and that were cut off, in bytes.
+        recovered_bytes: u64,
+    },
+    /// A task began.
+    TaskStarted {
+        /// The accountable person, as a user name or number.
+        principal: String,
+        /// The context.
+        context: ContextId,
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// The digest of all rules in force.
+        rules: Digest,
+        /// The fence in force, as one word per part.
+        fence: Vec<String>,
+    },
+    /// Something was decided.
+    Decided {
+        /// What `bailiwick explain` takes.
+        id: DecisionId,
+        /// The request.
+        request: Request,
+        /// The digest of the request.
+        digest: Digest,
+        /// The decision.
+        decision: Decision,
+    },
+    /// A permit was used or given up.
+    Settled {
+        /// The decision that gave the permit.
+        id: DecisionId,
+        /// True when the effect took place.
+        done: bool,
+        /// What a gate has to add: bytes, a status, a fault.
+        note: String,
+    },
+    /// A gate refused something by itself, before there was a request that could be decided about.
+    Refused {
+        /// What `bailiwick explain` takes.
+        id: DecisionId,
+        /// The code.
+        code: crate::code::Code,
+        /// What was refused, as the gate saw it.
+        what: String,
+    },
+    /// A task ended.
+    TaskEnded {
+        /// The exit status of the agent, or 128 + the signal that ended it.
+        status: i32,
+    },
+    /// A person trusted a rule file, or took that back.
+    Trusted {
+        /// The file.
+        file: String,
+        /// The digest of it and what it extends.
+        digest: Digest,
+        /// False when trust was taken back.
+        trusted: bool,
+    },
+}

@@ -1,0 +1,133 @@
+//! Requests: who wants to do what, to what, with which arguments and which past.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::act::Verb;
+use crate::host::Host;
+use crate::id::TaskId;
+use crate::label::Label;
+use crate::path::AbsPath;
+use crate::url::HttpUrl;
+
+/// What is acted on, in normal form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Resource {
+    /// One file or folder.
+    File(AbsPath),
+    /// A folder and all below it, as one standing permit.
+    Tree(AbsPath),
+    /// One HTTP request's URL.
+    Url(HttpUrl),
+    /// A named host and port, connected to and passed on unread.
+    Endpoint {
+        /// The host.
+        host: Host,
+        /// The port.
+        port: u16,
+    },
+    /// A name that is looked up.
+    Name(Host),
+    /// A program with its arguments.
+    Command(Vec<String>),
+}
+
+impl Resource {
+    /// The host that is reached, for the resources of the network.
+    pub fn host(&self) -> Option<&Host> {
+        match self {
+            Self::Url(url) => Some(&url.host),
+            Self::Endpoint { host, .. } | Self::Name(host) => Some(host),
+            Self::File(_) | Self::Tree(_) | Self::Command(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{path}"),
+            Self::Tree(path) if path.as_str() == "/" => f.write_str("/**"),
+            Self::Tree(path) => write!(f, "{path}/**"),
+            Self::Url(url) => write!(f, "{url}"),
+            Self::Endpoint { host, port: 443 } => write!(f, "{host}"),
+            Self::Endpoint { host, port } => write!(f, "{host}:{port}"),
+            Self::Name(host) => write!(f, "{host}"),
+            Self::Command(words) => f.write_str(&words.join(" ")),
+        }
+    }
+}
+
+/// The value of one argument.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Argument {
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Whole(i64),
+    /// Yes or no.
+    Flag(bool),
+    /// The address that will be dialled.
+    Address(IpAddr),
+}
+
+/// What a gate asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// On whose behalf.
+    pub task: TaskId,
+    /// What is to be done.
+    pub verb: Verb,
+    /// To what.
+    pub resource: Resource,
+    /// With which arguments.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arguments: BTreeMap<String, Argument>,
+    /// Where its data came from, beyond what the mediator knows of the task.
+    #[serde(default, skip_serializing_if = "Label::is_empty")]
+    pub label: Label,
+}
+
+/// The name of the argument that carries the address to be dialled.
+const ADDRESS: &str = "address";
+
+impl Request {
+    /// A request without arguments.
+    pub fn new(task: TaskId, verb: Verb, resource: Resource) -> Self {
+        Self {
+            task,
+            verb,
+            resource,
+            arguments: BTreeMap::new(),
+            label: Label::default(),
+        }
+    }
+
+    /// Says which address will be dialled.
+    #[must_use]
+    pub fn dialling(mut self, address: IpAddr) -> Self {
+        self.arguments.insert(ADDRESS.into(), Argument::Address(address));
+        self
+    }
+
+    /// The address that will be dialled.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self.arguments.get(ADDRESS) {
+            Some(Argument::Address(address)) => Some(*address),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Request {
+    /// The act that is asked for: `VERB RESOURCE`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)
+    }
+}

@@ -1,0 +1,1 @@
+//! Rules people write, compiled to Cedar.

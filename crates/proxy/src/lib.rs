@@ -1,0 +1,1 @@
+//! The network gate: HTTP, CONNECT by name, DNS.

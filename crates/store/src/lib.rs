@@ -1,0 +1,1 @@
+//! What outlives a process: trust and tasks, on SQLite.
