@@ -1,1 +1,28 @@
-//! What tests share: probe, origin server, house rules.
+//! What tests share: a scripted language model, servers that record, the product in a fresh home, real agents.
+//!
+//! Answers: how does a whole-way test start the product, what drives the agent in it, and what was heard outside?
+//! Trust: nothing here is part of the product. What an agent sends to these servers is recorded and never acted on.
+//! Not here: the house rules (`tests/rules`), probes of the fence (`fence`'s own tests).
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a harness for tests gives up loudly: a fault in it is a failed test"
+)]
+
+mod agents;
+mod dns;
+mod origin;
+mod product;
+mod scripted_model;
+mod user;
+mod web;
+
+pub use agents::{Agent, claude, codex};
+pub use dns::DnsSink;
+pub use origin::{Listener, Origin};
+pub use product::{Bailiwick, Done, finish};
+pub use scripted_model::{ModelRequest, ScriptedModel, Turn};
+pub use user::{ORDINARY_UID, is_root, ordinary};
+pub use web::{Answer, Heard};
