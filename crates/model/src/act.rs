@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::path::AbsPath;
-use crate::pattern::{HostPattern, PathPattern, PatternError, UrlPattern, refuse_other_forms, split_port};
+use crate::pattern::{ANY_PORT, HostPattern, PathPattern, PatternError, UrlPattern, refuse_other_forms, split_port};
 
 /// An HTTP method (RFC 9110, section 9), upper-case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -159,7 +159,7 @@ pub enum ResourcePattern {
     Endpoint {
         /// The host.
         host: HostPattern,
-        /// The port.
+        /// The port, or [`ANY_PORT`].
         port: u16,
     },
     /// Any program with any arguments (`run **`).
@@ -172,6 +172,7 @@ impl fmt::Display for ResourcePattern {
             Self::Path(pattern) => write!(f, "{pattern}"),
             Self::Url(pattern) => write!(f, "{pattern}"),
             Self::Endpoint { host, port: 443 } => write!(f, "{host}"),
+            Self::Endpoint { host, port: ANY_PORT } => write!(f, "{host}:*"),
             Self::Endpoint { host, port } => write!(f, "{host}:{port}"),
             Self::AnyCommand => f.write_str("**"),
         }
@@ -316,6 +317,7 @@ mod tests {
             ("* https://**", "* https://**/**"),
             ("tunnel API.test", "tunnel api.test"),
             ("tunnel api.test:22", "tunnel api.test:22"),
+            ("tunnel **:*", "tunnel **:*"),
             ("run **", "run **"),
         ] {
             assert_eq!(

@@ -31,6 +31,8 @@ macro_rules! codes {
 codes! {
     /// A rule allows it.
     AllowedByRule = "allowed-by-rule",
+    /// A rule asks, and a grant that was given against that question answers.
+    AllowedByGrant = "allowed-by-grant",
     /// A rule wants a person to say.
     AskedByRule = "asked-by-rule",
     /// A rule denies it.

@@ -29,7 +29,7 @@ pub use id::{ContextId, DecisionId, Digest, IdError, Millis, Nonce, TaskId};
 pub use label::{Label, Tag};
 pub use obligation::Obligation;
 pub use path::{AbsPath, PathError};
-pub use pattern::{HostPattern, PathPattern, PatternError, UrlPattern};
+pub use pattern::{ANY_PORT, HostPattern, PathPattern, PatternError, UrlPattern};
 pub use record::{Durability, Event, Record};
 pub use request::{Argument, Request, Resource};
 pub use rule::{Layer, RuleRef};

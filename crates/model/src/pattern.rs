@@ -16,6 +16,9 @@ use crate::url::{HttpUrl, Scheme};
 /// Longest pattern that is accepted, in bytes.
 const MAX: usize = 4096;
 
+/// The port of a pattern that covers every port, written `host:*`. No request has it.
+pub const ANY_PORT: u16 = 0;
+
 /// Says why a text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
@@ -107,6 +110,30 @@ impl Steps {
 
     fn done(states: &[bool]) -> bool {
         states.last().copied().unwrap_or(false)
+    }
+
+    /// True when every sequence of segments that these steps match is matched by `wide`; false when that is not sure.
+    ///
+    /// Reads these steps as if they were segments. A `*` inside a step can then only be read by a `*` of `wide`, which
+    /// reads whatever it stands for; a `**` keeps only the states that stay through any segment. `below` says that
+    /// `wide` matches all below what it matches, too.
+    fn within(&self, wide: &Self, below: bool) -> bool {
+        let mut states = wide.start();
+        for step in &self.0 {
+            if below && Self::done(&states) {
+                return true;
+            }
+            match step {
+                Step::One(text) => states = wide.read(&states, text),
+                Step::Any => {
+                    for (state, step) in states.iter_mut().zip(wide.0.iter().map(Some).chain([None])) {
+                        *state &= matches!(step, Some(Step::Any));
+                    }
+                    wide.close(&mut states);
+                }
+            }
+        }
+        Self::done(&states)
     }
 }
 
@@ -231,6 +258,11 @@ impl PathPattern {
         Steps::done(&states)
     }
 
+    /// True when this pattern covers nothing that `wide` does not; false also when that is not sure.
+    pub fn is_within(&self, wide: &Self) -> bool {
+        self.steps.within(&wide.steps, true)
+    }
+
     /// True when something strictly below this path could match (and the path itself is not covered).
     pub fn reaches_into(&self, tree: &AbsPath) -> bool {
         let mut states = self.steps.start();
@@ -305,6 +337,28 @@ impl HostPattern {
         }
     }
 
+    /// True when this pattern covers no host that `wide` does not.
+    pub fn is_within(&self, wide: &Self) -> bool {
+        match (self, wide) {
+            (_, Self::Any) => true,
+            (Self::Any, _) | (Self::Below { .. }, Self::Exact(_)) => false,
+            (Self::Exact(host), _) => wide.covers(host),
+            (
+                Self::Below { domain, deep },
+                Self::Below {
+                    domain: over,
+                    deep: open,
+                },
+            ) => {
+                let same = domain == over;
+                let inside = domain
+                    .strip_suffix(over.as_str())
+                    .is_some_and(|head| head.ends_with('.'));
+                (same && (*open || !*deep)) || (inside && *open)
+            }
+        }
+    }
+
     /// How many bytes of the host are literal: longer is narrower.
     pub fn literal_len(&self) -> usize {
         match self {
@@ -333,7 +387,7 @@ pub struct UrlPattern {
     pub scheme: Scheme,
     /// The host.
     pub host: HostPattern,
-    /// The port.
+    /// The port, or [`ANY_PORT`].
     pub port: u16,
     path: String,
     steps: Steps,
@@ -382,7 +436,8 @@ impl UrlPattern {
 
     /// True when the pattern covers this URL.
     pub fn covers(&self, url: &HttpUrl) -> bool {
-        if self.scheme != url.scheme || self.port != url.port || !self.host.covers(&url.host) {
+        let port = self.port == ANY_PORT || self.port == url.port;
+        if self.scheme != url.scheme || !port || !self.host.covers(&url.host) {
             return false;
         }
         let mut states = self.steps.start();
@@ -390,6 +445,14 @@ impl UrlPattern {
             states = self.steps.read(&states, segment);
         }
         Steps::done(&states)
+    }
+
+    /// True when this pattern covers no URL that `wide` does not; false also when that is not sure.
+    pub fn is_within(&self, wide: &Self) -> bool {
+        self.scheme == wide.scheme
+            && self.port == wide.port
+            && self.host.is_within(&wide.host)
+            && self.steps.within(&wide.steps, false)
     }
 
     /// How many bytes of the path are literal: longer is narrower.
@@ -401,6 +464,7 @@ impl UrlPattern {
 /// Splits `host[:port]` of a pattern.
 pub(crate) fn split_port(text: &str, default: u16) -> Result<(&str, u16), PatternError> {
     match text.rsplit_once(':') {
+        Some((host, "*")) if !host.contains(':') || host.ends_with(']') => Ok((host, ANY_PORT)),
         Some((host, digits)) if !digits.ends_with(']') && !(host.contains(':') && !host.ends_with(']')) => {
             let port = digits
                 .parse()
@@ -415,7 +479,9 @@ pub(crate) fn split_port(text: &str, default: u16) -> Result<(&str, u16), Patter
 impl fmt::Display for UrlPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme.as_str(), self.host)?;
-        if self.port != self.scheme.default_port() {
+        if self.port == ANY_PORT {
+            f.write_str(":*")?;
+        } else if self.port != self.scheme.default_port() {
             write!(f, ":{}", self.port)?;
         }
         f.write_str(&self.path)
@@ -522,6 +588,54 @@ mod tests {
     }
 
     #[test]
+    fn p3_within_is_said_only_when_sure() {
+        for (narrow, wide, want) in [
+            ("/a/b", "/a", true),
+            ("/a/*/c", "/a/*", true),
+            ("/a/**/c", "/a/*/c", false),
+            ("/a/**/c", "/**/c", true),
+            ("/a/x*y", "/a/x*", true),
+            ("/a/x*", "/a/x*y", false),
+            ("/**/.env", "/", true),
+            ("/a", "/a/*", false),
+            ("/**/a", "/a", false),
+        ] {
+            assert_eq!(pattern(narrow).is_within(&pattern(wide)), want, "{narrow} in {wide}");
+        }
+        let hosts = |narrow: &str, wide: &str| {
+            HostPattern::parse(narrow)
+                .unwrap()
+                .is_within(&HostPattern::parse(wide).unwrap())
+        };
+        assert!(hosts("*.a.test", "**.a.test") && hosts("**.b.a.test", "**.a.test") && hosts("a.test", "*.test"));
+        assert!(!hosts("**.a.test", "*.a.test") && !hosts("*.b.a.test", "*.a.test") && !hosts("**", "**.test"));
+        assert!(!hosts("**.evila.test", "**.a.test") && !hosts("a.test", "*.a.test"));
+        let urls = |narrow: &str, wide: &str| {
+            UrlPattern::parse(narrow)
+                .unwrap()
+                .is_within(&UrlPattern::parse(wide).unwrap())
+        };
+        assert!(urls("http://a.test/x/*", "http://a.test/x/**") && urls("http://a.test/x", "http://**"));
+        assert!(!urls("http://a.test/x/**", "http://a.test/x/*") && !urls("http://a.test/x/y", "http://a.test/x"));
+        assert!(!urls("http://a.test/x", "https://a.test/x") && !urls("http://a.test:81/x", "http://a.test/x"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn p3_within_never_widens(
+            narrow in "(/(a|b|\\*|\\*\\*|a\\*|\\*b)){1,4}",
+            wide in "(/(a|b|\\*|\\*\\*|a\\*|\\*b)){0,4}",
+            subject in "(/(a|b|ab|c)){0,5}",
+        ) {
+            let (narrow, wide) = (pattern(&narrow), pattern(&format!("/{wide}")));
+            let subject = path(&format!("/{subject}"));
+            if narrow.is_within(&wide) && narrow.covers(&subject) {
+                proptest::prop_assert!(wide.covers(&subject), "{} in {} at {}", narrow, wide, subject);
+            }
+        }
+    }
+
+    #[test]
     fn hosts_are_compared_by_label() {
         let covers =
             |pattern: &str, host: &str| HostPattern::parse(pattern).unwrap().covers(&Host::parse(host).unwrap());
@@ -548,6 +662,13 @@ mod tests {
         assert!(covers("https://**", "https://any.test/x") && covers("http://a.test", "http://a.test/x"));
         assert!(covers("http://a.test/x", "http://a.test/x") && !covers("http://a.test/x", "http://a.test/x/y"));
         assert!(covers("http://[::1]:80/*", "http://[::1]/x"));
+        assert!(covers("http://**:*/x", "http://a.test:8080/x") && !covers("http://**:*/x", "https://a.test/x"));
+        assert_eq!(
+            UrlPattern::parse("http://[::1]:*")
+                .map(|url| url.to_string())
+                .as_deref(),
+            Ok("http://[::1]:*/**")
+        );
         assert!(UrlPattern::parse("http://a.test/x?y").is_err() && UrlPattern::parse("a.test/x").is_err());
     }
 }
