@@ -3,7 +3,7 @@
 //! Promises: P3, P4, P5 (requests are in normal form, so an act covers the deed and not its spelling).
 //! Trust: the request's texts come from an agent. Not here: constraints of time and number (`held`).
 
-use bailiwick_model::{Act, Request, Resource, ResourcePattern, Verb, VerbPattern};
+use bailiwick_model::{ANY_PORT, Act, HostPattern, Request, Resource, ResourcePattern, Verb, VerbPattern};
 
 /// Says whether an act covers a request.
 ///
@@ -19,7 +19,7 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
             matches!(verb, Verb::Http(_)) && act.verb.covers(verb) && pattern.covers(url)
         }
         (ResourcePattern::Endpoint { host, port }, Resource::Endpoint { host: to, port: at }) => {
-            *verb == Verb::Tunnel && act.verb.covers(verb) && port == at && host.covers(to)
+            *verb == Verb::Tunnel && act.verb.covers(verb) && port_covers(*port, *at) && host.covers(to)
         }
         (ResourcePattern::Url(_) | ResourcePattern::Endpoint { .. }, Resource::Name(name)) => {
             *verb == Verb::Resolve && looked_up(act).is_some_and(|host| host.covers(name))
@@ -35,8 +35,12 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
     }
 }
 
+fn port_covers(own: u16, asked: u16) -> bool {
+    own == ANY_PORT || own == asked
+}
+
 /// The hosts whose names the act lets be looked up.
-fn looked_up(act: &Act) -> Option<&bailiwick_model::HostPattern> {
+fn looked_up(act: &Act) -> Option<&HostPattern> {
     match (&act.resource, &act.verb) {
         (ResourcePattern::Url(url), VerbPattern::Any | VerbPattern::One(Verb::Http(_))) => Some(&url.host),
         (ResourcePattern::Endpoint { host, .. }, VerbPattern::Any | VerbPattern::One(Verb::Tunnel | Verb::Resolve)) => {
@@ -119,6 +123,11 @@ mod tests {
                 &["tunnel h.test:22", "resolve h.test"],
                 &["tunnel h.test", "tunnel x.h.test:22", "GET https://h.test/"],
             ),
+            (
+                "tunnel h.test:*",
+                &["tunnel h.test:22", "tunnel h.test"],
+                &["tunnel g.test"],
+            ),
             ("resolve h.test", &["resolve h.test"], &["tunnel h.test"]),
             ("run **", &["run /bin/ls"], &["read /bin/ls"]),
         ] {
@@ -146,6 +155,8 @@ mod tests {
             ("* http://h.test/x", "GET http://h.test/**", false),
             ("tunnel h.test", "tunnel *.test", true),
             ("tunnel h.test:22", "tunnel h.test", false),
+            ("tunnel h.test:22", "tunnel h.test:*", true),
+            ("tunnel h.test:*", "tunnel h.test", false),
             ("resolve h.test:22", "tunnel h.test", true),
             ("resolve h.test", "GET http://h.test/x", true),
             ("resolve g.test", "GET http://h.test/x", false),

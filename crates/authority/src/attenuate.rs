@@ -152,7 +152,7 @@ mod tests {
         prop_oneof![
             (verbs, "(/(a|b|\\*|\\*\\*|a\\*)){1,3}").prop_map(|(verb, path)| format!("{verb} {path}")),
             "(GET|POST|\\*) http://(h\\.test|\\*\\.test|\\*\\*)(/(a|b|\\*|\\*\\*)){1,3}",
-            "(tunnel|resolve) (h\\.test|\\*\\.test|\\*\\*\\.test|\\*\\*)(:22)?",
+            "(tunnel|resolve) (h\\.test|\\*\\.test|\\*\\*\\.test|\\*\\*)(:22|:\\*)?",
         ]
     }
 

@@ -450,7 +450,7 @@ impl UrlPattern {
     /// True when this pattern covers no URL that `wide` does not; false also when that is not sure.
     pub fn is_within(&self, wide: &Self) -> bool {
         self.scheme == wide.scheme
-            && self.port == wide.port
+            && (wide.port == ANY_PORT || self.port == wide.port)
             && self.host.is_within(&wide.host)
             && self.steps.within(&wide.steps, false)
     }
@@ -617,6 +617,7 @@ mod tests {
         };
         assert!(urls("http://a.test/x/*", "http://a.test/x/**") && urls("http://a.test/x", "http://**"));
         assert!(!urls("http://a.test/x/**", "http://a.test/x/*") && !urls("http://a.test/x/y", "http://a.test/x"));
+        assert!(urls("http://a.test:81/x", "http://a.test:*/x") && !urls("http://a.test:*/x", "http://a.test/x"));
         assert!(!urls("http://a.test/x", "https://a.test/x") && !urls("http://a.test:81/x", "http://a.test/x"));
     }
 
