@@ -67,7 +67,7 @@ pub fn act_within(child: &Act, parent: &Act) -> bool {
             (ResourcePattern::Path(narrow), ResourcePattern::Path(wide)) => narrow.is_within(wide),
             (ResourcePattern::Url(narrow), ResourcePattern::Url(wide)) => narrow.is_within(wide),
             (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: wide, port: same }) => {
-                port == same && host.is_within(wide)
+                port_covers(*same, *port) && host.is_within(wide)
             }
             (ResourcePattern::AnyCommand, ResourcePattern::AnyCommand) => true,
             _ => false,

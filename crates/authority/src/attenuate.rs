@@ -186,7 +186,12 @@ mod tests {
         let own: Vec<String> = parent.acts.iter().map(ToString::to_string).collect();
         let inside = own
             .iter()
-            .map(|text| text.replace("**", "b").replace('*', "a").replace("a a", "* a"))
+            .map(|text| {
+                text.replace(":*", ":22")
+                    .replace("**", "b")
+                    .replace('*', "a")
+                    .replace("a a", "* a")
+            })
             .filter(|text| text.split_once(' ').is_some_and(|(verb, _)| verb.len() > 1));
         let pool: Vec<String> = own
             .iter()
