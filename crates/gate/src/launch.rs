@@ -181,7 +181,7 @@ pub struct FenceReport {
 
 /// Says why a fence could not be put up. Nothing runs then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[error("{what}: {cause}")]
+#[error("{what}{}{cause}", if .cause.is_empty() { "" } else { ": " })]
 #[serde(deny_unknown_fields)]
 pub struct LaunchFault {
     /// The kind.

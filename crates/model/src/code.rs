@@ -79,6 +79,10 @@ codes! {
     FencePartial = "fence-partial",
     /// The fence could not be put up.
     FenceFailed = "fence-failed",
+    /// The program is not inside the fence.
+    ProgramNotFound = "program-not-found",
+    /// The program is there but cannot be started.
+    ProgramNotExecutable = "program-not-executable",
     /// A fault of the machinery.
     Fault = "fault",
 }
