@@ -16,6 +16,7 @@ mod dns;
 mod origin;
 mod product;
 mod scripted_model;
+mod skip;
 mod user;
 mod web;
 
@@ -24,5 +25,6 @@ pub use dns::DnsSink;
 pub use origin::{Listener, Origin};
 pub use product::{Bailiwick, Done, finish};
 pub use scripted_model::{ModelRequest, ScriptedModel, Turn};
+pub use skip::skip;
 pub use user::{ORDINARY_UID, is_root, ordinary};
 pub use web::{Answer, Heard};

@@ -1,5 +1,7 @@
 //! The real agent programs do what the scripted model says, without any fence: else a whole-way test proves nothing.
 
+#![expect(clippy::indexing_slicing, reason = "a list of another length is a failed test")]
+
 use bailiwick_testkit::{Agent, Bailiwick, Heard, Origin, ScriptedModel, Turn, claude, codex};
 use serde_json::{Value, json};
 
