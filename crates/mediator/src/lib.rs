@@ -1,1 +1,28 @@
-//! Decide, commit, settle: the reference monitor.
+//! The reference monitor: decide, commit, settle.
+//!
+//! Answers: may this request's effect take place, now, once, and is that on record?
+//! Promises: P1 (a permit fits one request and is settled once), P3 (counts are taken before the effect), P4 (what is
+//! missing or faulty is a deny with its own code; a question with nobody to ask is one), P10 (the record is as safe as
+//! it must be before the permit is handed out), P14 (`decide` is a function of the request and the snapshot).
+//! Trust: requests and frames come from gates that hostile bytes may have taken over. Rules, log, clock and randomness
+//! are handed in and trusted.
+//! Not here: what rules mean (`policy`), what a capability covers (`authority`), sockets, threads, files, the time.
+//!
+//! Reading order: `decide`, `snapshot`, `commit`, `task`, `session`.
+
+mod commit;
+mod decide;
+mod durability;
+mod form;
+mod monitor;
+mod rules;
+mod session;
+mod snapshot;
+mod standing;
+mod task;
+
+pub use decide::decide;
+pub use monitor::{Mediator, TaskFault, TaskSpec};
+pub use rules::Rules;
+pub use session::{Session, SessionFault};
+pub use snapshot::{Clearances, Grant, Purpose, Snapshot, Used};

@@ -1,0 +1,270 @@
+//! From a decision to an answer: reserve, record, hand out; and settle.
+//!
+//! Promises: P1 (a permit is settled once), P3 (counts are taken under the writer's lock, before the record), P4 (a log
+//! that cannot take the record, a state that will not hold still: deny, and what was reserved is released), P10.
+//! Trust: a `Settlement` comes from a gate; it can give back only what its own permits took.
+
+use std::sync::Arc;
+
+use bailiwick_gate::{
+    LedgerFault, Outcome, Pending, Permit, PermitTerms, Question, Receipt, Refusal, Settlement, digest_of,
+};
+use bailiwick_model::{
+    Code, Decision, DecisionId, Digest, Durability, Event, Millis, Nonce, Record, Request, TaskId, Verdict,
+};
+
+use crate::decide::{Judged, judge};
+use crate::durability;
+use crate::monitor::{Mediator, unknown_task};
+use crate::snapshot::{Purpose, Snapshot};
+use crate::task::{Open, Task, lock};
+
+/// How often a decision is made again because the task's state moved meanwhile.
+const MAX_ROUNDS: u32 = 8;
+
+/// How long a permit may be used, in milliseconds.
+const PERMIT_LIFE: u64 = 30_000;
+
+/// Most bytes of a settlement's note that are kept.
+const MAX_NOTE: usize = 1024;
+
+/// Most bytes that are kept of what a gate refused by itself.
+const MAX_WHAT: usize = 4096;
+
+/// An answer, and the record that it waits for.
+struct Committed {
+    sealed: Sealed,
+    durability: Durability,
+    record: Result<Box<dyn Pending>, LedgerFault>,
+}
+
+/// An answer that may not be known before its record is safe.
+struct Sealed {
+    id: DecisionId,
+    draft: Draft,
+}
+
+enum Draft {
+    Allow(Arc<Task>, PermitTerms),
+    Ask,
+    Deny(Code),
+}
+
+impl Sealed {
+    /// Opens the answer, now that it is known what became of its record.
+    fn open(self, recorded: Result<Receipt, LedgerFault>) -> Outcome {
+        let deny = |code| Outcome::Deny(Refusal { id: self.id, code });
+        match (self.draft, recorded) {
+            // The task may have ended while the record became durable; its permits were closed then.
+            (Draft::Allow(task, terms), Ok(_)) if task.state().is_open(&terms.nonce) => {
+                Outcome::Allow(Permit::issued_by_mediator(terms))
+            }
+            (Draft::Allow(..), Ok(_)) => deny(Code::UnknownTask),
+            (Draft::Ask, Ok(_)) => Outcome::Ask(Question { id: self.id }),
+            (Draft::Deny(code), Ok(_)) => deny(code),
+            (Draft::Allow(task, terms), Err(_)) => {
+                let mut state = task.state();
+                if let Some(open) = state.close(&terms.nonce) {
+                    state.release(open.uses);
+                }
+                deny(Code::LogUnavailable)
+            }
+            (Draft::Ask | Draft::Deny(_), Err(_)) => deny(Code::LogUnavailable),
+        }
+    }
+}
+
+impl Mediator {
+    /// Decides and commits; calls back with the answer when its record is as safe as it must be: at once, or from the
+    /// log's own thread, where the callback must not wait for anything.
+    pub fn decide_then(&self, request: &Request, call: impl FnOnce(Outcome) + Send + 'static) {
+        let Committed {
+            sealed,
+            durability,
+            record,
+        } = self.commit(request);
+        match (record, durability) {
+            (Ok(pending), Durability::Durable) => pending.then(Box::new(move |done| call(sealed.open(done)))),
+            (Ok(pending), Durability::Ordered) => call(sealed.open(pending.wait())),
+            (Err(fault), _) => call(sealed.open(Err(fault))),
+        }
+    }
+
+    /// Says what became of an effect, for one task's gate: a permit of another task is none of its own.
+    pub fn settle_of(&self, task: TaskId, settlement: &Settlement) -> Result<(), Refusal> {
+        let settled = self.task(task).and_then(|task| self.settle_open(&task, settlement));
+        settled.unwrap_or_else(|| Err(self.refuse(Some(task), Code::PermitRefused, "settle: no such open permit")))
+    }
+
+    fn commit(&self, request: &Request) -> Committed {
+        let digest = digest_of(request);
+        let id = self.new_id();
+        let Some(task) = self.task(request.task) else {
+            return self.put_on_record(request, digest, id, unknown_task(request.task), None);
+        };
+        for _ in 0..MAX_ROUNDS {
+            let snapshot = task.snapshot(self.clock.now(), Purpose::Effect);
+            let judged = judge(request, &snapshot);
+            let _writer = lock(&task.writer);
+            if let Some((decision, permit)) = self.reserve(&task, &snapshot, judged, id) {
+                let terms = permit.map(|(nonce, deadline)| PermitTerms {
+                    decision: id,
+                    digest,
+                    task: task.id,
+                    nonce,
+                    deadline,
+                    obligations: decision.obligations.clone(),
+                });
+                return self.put_on_record(
+                    request,
+                    digest,
+                    id,
+                    decision,
+                    terms.map(|terms| (Arc::clone(&task), terms)),
+                );
+            }
+        }
+        let moved = Decision::deny(Code::StateMoved, "the task's state kept moving while this was decided");
+        self.put_on_record(request, digest, id, moved, None)
+    }
+
+    /// Takes what the decision uses up, and opens its permit; nothing when the state has moved since the snapshot.
+    fn reserve(
+        &self,
+        task: &Task,
+        snapshot: &Snapshot,
+        judged: Judged,
+        id: DecisionId,
+    ) -> Option<(Decision, Option<(Nonce, Millis)>)> {
+        let mut state = task.state();
+        if state.ended {
+            return Some((unknown_task(task.id), None));
+        }
+        if state.version != snapshot.version {
+            return None;
+        }
+        if judged.decision.verdict != Verdict::Allow {
+            return Some((judged.decision, None));
+        }
+        if state.is_full() {
+            let full = Decision::deny(Code::LimitReached, "too many permits of this task are open");
+            return Some((full, None));
+        }
+        let mut bytes = [0; 16];
+        self.random.fill(&mut bytes);
+        let (nonce, deadline) = (Nonce(bytes), Millis(snapshot.now.0.saturating_add(PERMIT_LIFE)));
+        let open = Open {
+            decision: id,
+            deadline,
+            uses: judged.uses,
+        };
+        state.reserve(nonce, open);
+        Some((judged.decision, Some((nonce, deadline))))
+    }
+
+    fn put_on_record(
+        &self,
+        request: &Request,
+        digest: Digest,
+        id: DecisionId,
+        decision: Decision,
+        permit: Option<(Arc<Task>, PermitTerms)>,
+    ) -> Committed {
+        let durability = durability::of(request, &decision);
+        let draft = match (decision.verdict, permit) {
+            (Verdict::Allow, Some((task, terms))) => Draft::Allow(task, terms),
+            // An allow comes with its permit; one without would be a fault.
+            (Verdict::Allow, None) => Draft::Deny(Code::Fault),
+            (Verdict::Ask, _) => Draft::Ask,
+            (Verdict::Deny, _) => Draft::Deny(decision.code),
+        };
+        let record = Record {
+            time: self.clock.now(),
+            task: Some(request.task),
+            event: Event::Decided {
+                id,
+                request: request.clone(),
+                digest,
+                decision,
+            },
+        };
+        let record = if self.ledger.is_healthy() {
+            self.ledger.append(&record, durability)
+        } else {
+            Err(LedgerFault::Closed)
+        };
+        Committed {
+            sealed: Sealed { id, draft },
+            durability,
+            record,
+        }
+    }
+
+    /// Settles a permit of this task; nothing when it is not open here.
+    fn settle_open(&self, task: &Task, settlement: &Settlement) -> Option<Result<(), Refusal>> {
+        let _writer = lock(&task.writer);
+        let open = {
+            let mut state = task.state();
+            let open = state.close(&settlement.nonce)?;
+            if !settlement.done {
+                state.release(open.uses);
+            }
+            open
+        };
+        let event = Event::Settled {
+            id: open.decision,
+            done: settlement.done,
+            note: cut(&settlement.note, MAX_NOTE).into(),
+        };
+        let unrecorded = |_| Refusal {
+            id: open.decision,
+            code: Code::LogUnavailable,
+        };
+        Some(self.note(Some(task.id), event).map_err(unrecorded))
+    }
+
+    /// Puts a refusal on record that no decision stands behind.
+    pub(crate) fn refuse(&self, task: Option<TaskId>, code: Code, what: &str) -> Refusal {
+        let id = self.new_id();
+        let event = Event::Refused {
+            id,
+            code,
+            what: cut(what, MAX_WHAT).into(),
+        };
+        match self.note(task, event) {
+            Ok(()) => Refusal { id, code },
+            Err(_) => Refusal {
+                id,
+                code: Code::LogUnavailable,
+            },
+        }
+    }
+
+    fn new_id(&self) -> DecisionId {
+        let mut bytes = [0; 6];
+        self.random.fill(&mut bytes);
+        DecisionId(bytes)
+    }
+}
+
+impl bailiwick_gate::Mediator for Mediator {
+    fn decide(&self, request: &Request) -> Outcome {
+        let Committed { sealed, record, .. } = self.commit(request);
+        sealed.open(record.and_then(Pending::wait))
+    }
+
+    fn settle(&self, settlement: &Settlement) -> Result<(), Refusal> {
+        let tasks: Vec<Arc<Task>> = self.read_tasks(|tasks| tasks.values().cloned().collect());
+        let settled = tasks.iter().find_map(|task| self.settle_open(task, settlement));
+        settled.unwrap_or_else(|| Err(self.refuse(None, Code::PermitRefused, "settle: no such open permit")))
+    }
+
+    fn refused(&self, task: TaskId, code: Code, what: &str) -> Refusal {
+        self.refuse(Some(task), code, what)
+    }
+}
+
+/// The head of a text, at most this many bytes, cut between characters.
+fn cut(text: &str, limit: usize) -> &str {
+    text.get(..text.floor_char_boundary(limit)).unwrap_or(text)
+}

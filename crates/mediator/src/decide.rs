@@ -1,0 +1,168 @@
+//! The decision: a pure function of a request and a snapshot.
+//!
+//! Answers: may this be done, by which authority, and under which obligations?
+//! Promises: P2 and P3 (nothing without a capability that covers it), P4 (whatever is missing or faulty is a deny),
+//! P6 (labels are checked at every sink), P8 (a grant answers only the question that it was given against, and never
+//! a deny), P14 (no clock, no state, no order of arrival).
+//! Trust: the request may be hostile; the snapshot is the mediator's own.
+//! Not here: what the rules mean (`policy`), reserving and recording (`commit`).
+
+use bailiwick_authority::Held;
+use bailiwick_model::{Code, Decision, Host, Obligation, Reason, Request, Resource, Verdict};
+
+use crate::form;
+use crate::snapshot::{Grant, Snapshot};
+
+/// Decides: all steps run, the strictest answer wins.
+pub fn decide(request: &Request, snapshot: &Snapshot) -> Decision {
+    judge(request, snapshot).decision
+}
+
+/// A decision, and what it would use up.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) decision: Decision,
+    pub(crate) uses: Uses,
+}
+
+/// What an allow uses up, by place in the lists of the authority and of the grants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Uses {
+    pub(crate) capability: Option<usize>,
+    pub(crate) grant: Option<usize>,
+}
+
+pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
+    let held = snapshot
+        .authority
+        .held(request, snapshot.now, &snapshot.used.capabilities);
+    let steps = [
+        other_task(request, snapshot),
+        form::refuse(request, snapshot.purpose),
+        no_authority(request, held),
+        no_flow(request, snapshot),
+        Some(snapshot.policy.evaluate(request)),
+    ];
+    let all = steps.into_iter().flatten().reduce(Decision::and);
+    // The rules always answer, so there is always one; without one, nothing may be done.
+    let all = all.unwrap_or_else(|| Decision::deny(Code::Fault, "nothing decided about it"));
+    let (mut decision, grant) = answer(request, snapshot, all);
+    let mut uses = Uses::default();
+    match decision.verdict {
+        Verdict::Allow => {
+            for duty in duties(request) {
+                if !decision.obligations.contains(&duty) {
+                    decision.obligations.push(duty);
+                }
+            }
+            uses.grant = grant;
+            uses.capability = held.and_then(|held| counted(held, snapshot));
+        }
+        Verdict::Ask => {}
+        Verdict::Deny => decision.obligations.clear(),
+    }
+    Judged { decision, uses }
+}
+
+fn other_task(request: &Request, snapshot: &Snapshot) -> Option<Decision> {
+    (request.task != snapshot.task).then(|| {
+        Decision::deny(
+            Code::UnknownTask,
+            format!("task {} is not the one that asks", request.task),
+        )
+    })
+}
+
+fn no_authority(request: &Request, held: Option<Held>) -> Option<Decision> {
+    held.is_none().then(|| {
+        Decision::deny(
+            Code::NoCapability,
+            format!("the task holds nothing that covers `{request}`"),
+        )
+    })
+}
+
+fn no_flow(request: &Request, snapshot: &Snapshot) -> Option<Decision> {
+    if snapshot.label.is_empty() && request.label.is_empty() {
+        return None;
+    }
+    let label = bailiwick_flow::join(&snapshot.label, &request.label);
+    let excess = bailiwick_flow::excess(&label, &snapshot.clearances.of(request));
+    let tags = excess
+        .iter()
+        .map(|tag| format!("`{tag}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    (!excess.is_empty()).then(|| {
+        Decision::deny(
+            Code::FlowRefused,
+            format!("`{request}` is not cleared for data with {tags}"),
+        )
+    })
+}
+
+/// Answers an ask: by a live grant, or by no when there is nobody to ask.
+fn answer(request: &Request, snapshot: &Snapshot, decision: Decision) -> (Decision, Option<usize>) {
+    if decision.verdict != Verdict::Ask {
+        return (decision, None);
+    }
+    let left = |place: usize, grant: &Grant| {
+        let taken = snapshot.used.grants.get(place).copied().unwrap_or(0);
+        grant.capability.constraints.count.is_none_or(|count| taken < count)
+    };
+    let live = snapshot
+        .grants
+        .iter()
+        .enumerate()
+        .find(|(place, grant)| left(*place, grant) && grant.answers(request, &decision, snapshot.now));
+    match live {
+        Some((place, _)) => (granted(decision), Some(place)),
+        None if snapshot.approver_present => (decision, None),
+        None => {
+            let nobody = Decision::deny(Code::NobodyToAsk, "a person would have to say, and none is there");
+            (nobody.and(decision), None)
+        }
+    }
+}
+
+fn granted(decision: Decision) -> Decision {
+    let mut reasons = vec![Reason {
+        verdict: Verdict::Allow,
+        code: Code::AllowedByGrant,
+        rule: None,
+        text: "a person said yes to this question".into(),
+    }];
+    reasons.extend(decision.reasons.into_iter().map(|reason| Reason {
+        verdict: Verdict::Allow,
+        ..reason
+    }));
+    Decision {
+        verdict: Verdict::Allow,
+        code: Code::AllowedByGrant,
+        reasons,
+        obligations: decision.obligations,
+    }
+}
+
+/// What the gate must do, whatever the rules say: dial what was decided about, and let a tunnel carry what it names.
+fn duties(request: &Request) -> Vec<Obligation> {
+    let dial = request.address().map(|address| Obligation::DialAddress { address });
+    let name = match &request.resource {
+        Resource::Endpoint {
+            host: Host::Name(_), ..
+        } => Some(Obligation::MatchServerName),
+        _ => None,
+    };
+    dial.into_iter().chain(name).collect()
+}
+
+/// The place of the capability whose count goes down, if it has one.
+fn counted(held: Held, snapshot: &Snapshot) -> Option<usize> {
+    match held {
+        Held::Whole => None,
+        Held::Capability(place) => {
+            let capability = snapshot.authority.capabilities().get(place)?;
+            capability.constraints.count.map(|_| place)
+        }
+    }
+}

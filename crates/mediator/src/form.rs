@@ -1,0 +1,62 @@
+//! Is the request well formed: does its verb fit its resource, does it say what its effect depends on?
+//!
+//! Promises: P4. Trust: a request comes from a gate that hostile bytes may have taken over; it wants a request that
+//! the rules read as one thing and the gate does as another.
+
+use std::net::IpAddr;
+
+use bailiwick_model::{Argument, Code, Decision, Host, Request, Resource, Verb};
+
+use crate::snapshot::Purpose;
+
+/// The one argument that requests of this build may carry.
+const ADDRESS: &str = "address";
+
+/// The denial of a request that is not well formed.
+pub(crate) fn refuse(request: &Request, purpose: Purpose) -> Option<Decision> {
+    let malformed = |text: String| Some(Decision::deny(Code::MalformedRequest, text));
+    if !verb_fits(request) {
+        return malformed(format!("`{}` does not go with `{}`", request.verb, request.resource));
+    }
+    if let Some((name, _)) = request
+        .arguments
+        .iter()
+        .find(|(name, value)| !argument_fits(name, value))
+    {
+        return malformed(format!("`{name}` is not an argument of this request"));
+    }
+    let connects = matches!(request.resource, Resource::Url(_) | Resource::Endpoint { .. });
+    match (connects, request.address(), purpose) {
+        (true, Some(address), _) => refuse_other_address(request, address),
+        (true, None, Purpose::Effect) => malformed("it does not say which address will be dialled".into()),
+        (true, None, Purpose::Question) | (false, None, _) => None,
+        (false, Some(_), _) => malformed(format!("`{request}` dials no address")),
+    }
+}
+
+fn verb_fits(request: &Request) -> bool {
+    match (&request.resource, &request.verb) {
+        (Resource::File(_) | Resource::Tree(_), verb) => verb.is_file(),
+        (Resource::Url(url), verb) => matches!(verb, Verb::Http(_)) && url.port != 0,
+        (Resource::Endpoint { port, .. }, verb) => *verb == Verb::Tunnel && *port != 0,
+        (Resource::Name(_), verb) => *verb == Verb::Resolve,
+        (Resource::Command(words), verb) => *verb == Verb::Run && !words.is_empty(),
+    }
+}
+
+fn argument_fits(name: &str, value: &Argument) -> bool {
+    name == ADDRESS && matches!(value, Argument::Address(_))
+}
+
+/// A host that is an address is dialled at that address and no other.
+fn refuse_other_address(request: &Request, address: IpAddr) -> Option<Decision> {
+    let Some(Host::Address(named)) = request.resource.host() else {
+        return None;
+    };
+    (*named != address).then(|| {
+        Decision::deny(
+            Code::NameMismatch,
+            format!("`{named}` is named but `{address}` would be dialled"),
+        )
+    })
+}

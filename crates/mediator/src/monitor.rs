@@ -1,0 +1,215 @@
+//! The mediator: its tasks, from begin to end.
+//!
+//! Promises: P4 (a task that is unknown or has ended is denied everything), P10, P11 (when a task ends, so do its
+//! permits). Not here: deciding (`decide`), committing and settling (`commit`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bailiwick_authority::Authority;
+use bailiwick_gate::{Clock, Ledger, LedgerFault, Random};
+use bailiwick_model::{Code, ContextId, Decision, Durability, Event, Label, Millis, Record, Request, TaskId};
+
+use crate::decide::decide;
+use crate::rules::Rules;
+use crate::snapshot::{Clearances, Grant, Purpose};
+use crate::task::{Open, Task, lock};
+
+/// Most tasks that may run at once.
+const MAX_TASKS: usize = 1024;
+
+/// How long after its deadline an open permit counts as abandoned. A permit must be *used* before its deadline, but
+/// is settled when its effect is over; no stream is expected to last longer than this.
+const ABANDONED_AFTER: u64 = 24 * 60 * 60 * 1000;
+
+/// What a task is to be.
+pub struct TaskSpec {
+    /// Its id; made up when there is none.
+    pub id: Option<TaskId>,
+    /// The accountable person, as a user name or number.
+    pub principal: String,
+    /// The context.
+    pub context: ContextId,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The rules of the context.
+    pub policy: Arc<dyn Rules>,
+    /// What the task holds.
+    pub authority: Authority,
+    /// What it has read before it began.
+    pub label: Label,
+    /// What may go where.
+    pub clearances: Clearances,
+    /// What a person has said yes to.
+    pub grants: Vec<Grant>,
+    /// True when someone is there who can be asked.
+    pub approver_present: bool,
+}
+
+impl TaskSpec {
+    /// A root task: all that the rules allow, no label, nobody to ask.
+    pub fn root(principal: String, context: ContextId, command: Vec<String>, policy: Arc<dyn Rules>) -> Self {
+        Self {
+            id: None,
+            principal,
+            context,
+            command,
+            policy,
+            authority: Authority::whole(),
+            label: Label::default(),
+            clearances: Clearances::default(),
+            grants: Vec::new(),
+            approver_present: false,
+        }
+    }
+}
+
+/// Says why a task cannot begin, be recorded or end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TaskFault {
+    /// There is one with this id already.
+    #[error("task {0} runs already")]
+    Taken(TaskId),
+    /// Too many run.
+    #[error("{MAX_TASKS} tasks run already")]
+    Full,
+    /// There is none with this id.
+    #[error("task {0} is not running")]
+    Unknown(TaskId),
+    /// The log cannot take its record.
+    #[error(transparent)]
+    Log(#[from] LedgerFault),
+}
+
+/// The reference monitor. Shared by all gates of all tasks; has no threads of its own.
+pub struct Mediator {
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    tasks: RwLock<HashMap<TaskId, Arc<Task>>>,
+}
+
+impl Mediator {
+    /// A mediator without tasks.
+    pub fn new(ledger: Arc<dyn Ledger>, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
+        Self {
+            ledger,
+            clock,
+            random,
+            tasks: RwLock::default(),
+        }
+    }
+
+    /// Takes a task in. From now on its gates can ask; what is in its fence is put on record by
+    /// [`started`](Self::started).
+    pub fn begin(&self, spec: TaskSpec) -> Result<TaskId, TaskFault> {
+        let id = spec.id.unwrap_or_else(|| {
+            let mut bytes = [0; 8];
+            self.random.fill(&mut bytes);
+            TaskId(bytes)
+        });
+        let mut tasks = self.tasks.write().unwrap_or_else(PoisonError::into_inner);
+        if tasks.contains_key(&id) {
+            return Err(TaskFault::Taken(id));
+        }
+        if tasks.len() >= MAX_TASKS {
+            return Err(TaskFault::Full);
+        }
+        tasks.insert(id, Arc::new(Task::with_state(spec, id)));
+        Ok(id)
+    }
+
+    /// Puts on record that the task's program begins, in a fence of these parts.
+    pub fn started(&self, id: TaskId, fence: Vec<String>) -> Result<(), TaskFault> {
+        let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
+        let _writer = lock(&task.writer);
+        let event = Event::TaskStarted {
+            principal: task.principal.clone(),
+            context: task.context.clone(),
+            command: task.command.clone(),
+            rules: task.policy.digest(),
+            fence,
+        };
+        Ok(self.note(Some(id), event)?)
+    }
+
+    /// Ends a task: it is denied everything from now on, and its open permits are void.
+    ///
+    /// The task has ended also when the log cannot take the record of it.
+    pub fn end(&self, id: TaskId, status: i32) -> Result<(), TaskFault> {
+        let removed = self.tasks.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let task = removed.ok_or(TaskFault::Unknown(id))?;
+        let _writer = lock(&task.writer);
+        let open = {
+            let mut state = task.state();
+            state.ended = true;
+            state.moved();
+            state.close_where(|_| true)
+        };
+        let abandoned = self.note_abandoned(id, &open);
+        self.note(Some(id), Event::TaskEnded { status })?;
+        Ok(abandoned?)
+    }
+
+    /// Clears away permits that nobody will settle any more, and says how many. To be called now and then.
+    ///
+    /// What such a permit had used up stays used up: its effect may have taken place.
+    pub fn sweep(&self, now: Millis) -> Result<usize, LedgerFault> {
+        let tasks: Vec<Arc<Task>> = self.read_tasks(|tasks| tasks.values().cloned().collect());
+        let mut swept = 0usize;
+        for task in tasks {
+            let _writer = lock(&task.writer);
+            let late = |open: &Open| open.deadline.0.saturating_add(ABANDONED_AFTER) <= now.0;
+            let abandoned = task.state().close_where(late);
+            swept = swept.saturating_add(abandoned.len());
+            self.note_abandoned(task.id, &abandoned)?;
+        }
+        Ok(swept)
+    }
+
+    /// Joins a label to what the task has read. When this returns, every later decision knows.
+    pub fn raise(&self, id: TaskId, label: &Label) -> Result<(), TaskFault> {
+        let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
+        let _writer = lock(&task.writer);
+        task.state().raise(label);
+        Ok(())
+    }
+
+    /// What would be decided about a request, now; nothing is recorded, reserved or allowed by it.
+    pub fn question(&self, request: &Request) -> Decision {
+        match self.task(request.task) {
+            Some(task) => decide(request, &task.snapshot(self.clock.now(), Purpose::Question)),
+            None => unknown_task(request.task),
+        }
+    }
+
+    pub(crate) fn task(&self, id: TaskId) -> Option<Arc<Task>> {
+        self.read_tasks(|tasks| tasks.get(&id).cloned())
+    }
+
+    pub(crate) fn read_tasks<T>(&self, read: impl FnOnce(&HashMap<TaskId, Arc<Task>>) -> T) -> T {
+        read(&self.tasks.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note_abandoned(&self, task: TaskId, permits: &[Open]) -> Result<(), LedgerFault> {
+        permits.iter().try_for_each(|open| {
+            let event = Event::Settled {
+                id: open.decision,
+                done: false,
+                note: "abandoned".into(),
+            };
+            self.note(Some(task), event)
+        })
+    }
+
+    /// Appends an ordered record that no permit waits for.
+    pub(crate) fn note(&self, task: Option<TaskId>, event: Event) -> Result<(), LedgerFault> {
+        let time = self.clock.now();
+        let record = Record { time, task, event };
+        self.ledger.append(&record, Durability::Ordered)?.wait().map(drop)
+    }
+}
+
+pub(crate) fn unknown_task(id: TaskId) -> Decision {
+    Decision::deny(Code::UnknownTask, format!("task {id} has ended, or never was"))
+}

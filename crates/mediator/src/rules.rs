@@ -1,0 +1,15 @@
+//! What deciding needs of a set of rules.
+
+use bailiwick_model::{AbsPath, Decision, Digest, Request, Verb};
+
+/// Rules, compiled. The same request gets the same answer every time (P14); a fault inside is a deny (P4).
+pub trait Rules: Send + Sync {
+    /// What the rules say about a request.
+    fn evaluate(&self, request: &Request) -> Decision;
+
+    /// The trees that the rules may allow as a whole, for standing permits.
+    fn tree_candidates(&self) -> Vec<(Verb, AbsPath)>;
+
+    /// The digest of all rules in force.
+    fn digest(&self) -> Digest;
+}

@@ -1,0 +1,133 @@
+//! All that a decision depends on besides the request, at one moment.
+//!
+//! Promises: P14 (a decision is a function of the request and this). Trust: made by the mediator alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bailiwick_authority::{Authority, act_covers, covers};
+use bailiwick_flow::Clearance;
+use bailiwick_model::{
+    Act, Capability, Decision, Label, Millis, Reason, Request, Resource, Tag, TaskId, Verb, Verdict,
+};
+
+use crate::rules::Rules;
+
+/// What the answer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// An effect will follow: the request must say all that the effect depends on, such as the address.
+    Effect,
+    /// Someone wants to know, as with `bailiwick can`; nothing follows.
+    Question,
+}
+
+/// A person's yes to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// What was granted.
+    pub capability: Capability,
+    /// The decision that asked.
+    pub against: Decision,
+}
+
+impl Grant {
+    /// True when this grant covers the request and was given against every question that the decision asks: a grant
+    /// is no answer to a question that nobody saw.
+    pub fn answers(&self, request: &Request, decision: &Decision, now: Millis) -> bool {
+        let asks = |decision: &Decision| decision.reasons.iter().any(is_ask);
+        let seen = |ask: &Reason| {
+            let same = |own: &Reason| is_ask(own) && own.code == ask.code && own.rule == ask.rule;
+            self.against.reasons.iter().any(same)
+        };
+        decision.verdict == Verdict::Ask
+            && asks(decision)
+            && decision.reasons.iter().filter(|reason| is_ask(reason)).all(seen)
+            && covers(&self.capability, request, now)
+    }
+}
+
+fn is_ask(reason: &Reason) -> bool {
+    reason.verdict == Verdict::Ask
+}
+
+/// Which sinks are cleared for which tags. A tag that does not stand here may reach no sink.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Clearances(BTreeMap<Tag, Vec<Act>>);
+
+impl Clearances {
+    /// Lets data with a tag reach whatever the act covers.
+    pub fn may_reach(&mut self, tag: Tag, act: Act) {
+        self.0.entry(tag).or_default().push(act);
+    }
+
+    /// The clearance of what the request acts on.
+    ///
+    /// Reading is no sink, and neither is a program inside the fence: the task's label follows it. Writing is one,
+    /// as long as files do not carry the label of who wrote them.
+    pub fn of(&self, request: &Request) -> Clearance {
+        match (&request.resource, &request.verb) {
+            (Resource::Command(_), _) | (Resource::File(_) | Resource::Tree(_), Verb::Read) => Clearance::Everything,
+            _ => {
+                let cleared = |acts: &[Act]| acts.iter().any(|act| act_covers(act, request));
+                let tags = self.0.iter().filter(|(_, acts)| cleared(acts));
+                Clearance::Only(tags.map(|(tag, _)| tag.clone()).collect())
+            }
+        }
+    }
+}
+
+/// How many uses of counted things are taken, by their place in the lists they stand in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Of the authority's capabilities.
+    pub capabilities: Vec<u64>,
+    /// Of the grants.
+    pub grants: Vec<u64>,
+}
+
+/// The state of a task at one moment. Cheap to take: what does not change is shared.
+#[derive(Clone)]
+pub struct Snapshot {
+    /// The task.
+    pub task: TaskId,
+    /// What the answer is for.
+    pub purpose: Purpose,
+    /// What the task holds.
+    pub authority: Arc<Authority>,
+    /// The rules of its context.
+    pub policy: Arc<dyn Rules>,
+    /// What it has read.
+    pub label: Arc<Label>,
+    /// What may go where.
+    pub clearances: Arc<Clearances>,
+    /// What a person has said yes to.
+    pub grants: Arc<[Grant]>,
+    /// What is used up.
+    pub used: Arc<Used>,
+    /// The time.
+    pub now: Millis,
+    /// Counts the changes of the task's state.
+    pub version: u64,
+    /// True when someone is there who can be asked.
+    pub approver_present: bool,
+}
+
+impl Snapshot {
+    /// The state of a root task that has done nothing yet, with nobody there to ask.
+    pub fn of_rules(task: TaskId, policy: Arc<dyn Rules>, now: Millis, purpose: Purpose) -> Self {
+        Self {
+            task,
+            purpose,
+            authority: Arc::new(Authority::whole()),
+            policy,
+            label: Arc::default(),
+            clearances: Arc::default(),
+            grants: Arc::default(),
+            used: Arc::default(),
+            now,
+            version: 0,
+            approver_present: false,
+        }
+    }
+}

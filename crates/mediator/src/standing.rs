@@ -1,0 +1,50 @@
+//! Standing permits: the trees that are granted whole when a task begins.
+//!
+//! Promises: P1 (a tree is granted by a permit like anything else, recorded with its extent), P4 (what is not allowed
+//! outright is not granted). Not here: laying the trees into a fence (whoever holds the permits).
+
+use bailiwick_gate::{Mediator as _, Outcome, Permit};
+use bailiwick_model::{Obligation, Request, Resource, TaskId, Verb};
+
+use crate::monitor::{Mediator, TaskFault};
+
+impl Mediator {
+    /// Asks for every tree that the task's rules may allow whole, widest first, and returns the permits.
+    ///
+    /// A tree that lies in one already granted by the same or a stronger verb is not asked for again, unless it is
+    /// hidden or guarded there. What is asked and not allowed stands on record, and is not returned.
+    pub fn grant_trees(&self, id: TaskId) -> Result<Vec<(Request, Permit)>, TaskFault> {
+        let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
+        let mut candidates = task.policy.tree_candidates();
+        candidates.sort_by_key(|(verb, tree)| (tree.segments().count(), tree.clone(), *verb == Verb::Read));
+        candidates.dedup();
+        let mut granted: Vec<(Request, Permit)> = Vec::new();
+        for (verb, tree) in candidates {
+            let request = Request::new(id, verb, Resource::Tree(tree));
+            if granted.iter().any(|(wide, permit)| holds(wide, permit, &request)) {
+                continue;
+            }
+            if let Outcome::Allow(permit) = self.decide(&request) {
+                granted.push((request, permit));
+            }
+        }
+        Ok(granted)
+    }
+}
+
+/// True when a tree that has been granted gives all that is asked for here.
+fn holds(wide: &Request, permit: &Permit, narrow: &Request) -> bool {
+    let (Resource::Tree(outer), Resource::Tree(inner)) = (&wide.resource, &narrow.resource) else {
+        return false;
+    };
+    let closed = permit.terms().obligations.iter().any(|obligation| match obligation {
+        Obligation::Hide { pattern } | Obligation::Guard { pattern } => pattern.covers(inner),
+        Obligation::DialAddress { .. } | Obligation::MatchServerName => false,
+    });
+    outer.holds(inner) && is_as_strong(&wide.verb, &narrow.verb) && !closed
+}
+
+/// A tree that may be written is handed over to be read, too.
+fn is_as_strong(wide: &Verb, narrow: &Verb) -> bool {
+    wide == narrow || (*wide == Verb::Write && narrow.is_file())
+}

@@ -1,0 +1,171 @@
+//! What the mediator knows of one running task, and its open permits.
+//!
+//! Promises: P10 and P1: counts are taken before the effect, and each permit is settled once.
+//! Two locks. `writer` makes one change after the other, with its record; it may be held while the log takes a
+//! record, but never while a record becomes durable. `state` guards the memory, is held for moments only and never
+//! while the log is called: what the log calls back takes only this one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bailiwick_authority::Authority;
+use bailiwick_model::{ContextId, DecisionId, Label, Millis, Nonce, TaskId};
+
+use crate::decide::Uses;
+use crate::rules::Rules;
+use crate::snapshot::{Clearances, Grant, Purpose, Snapshot, Used};
+
+/// Most permits of one task that may be open at once.
+pub(crate) const MAX_OPEN: usize = 65_536;
+
+pub(crate) struct Task {
+    pub(crate) id: TaskId,
+    pub(crate) principal: String,
+    pub(crate) context: ContextId,
+    pub(crate) command: Vec<String>,
+    pub(crate) policy: Arc<dyn Rules>,
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) clearances: Arc<Clearances>,
+    pub(crate) grants: Arc<[Grant]>,
+    pub(crate) approver_present: bool,
+    pub(crate) writer: Mutex<()>,
+    state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    pub(crate) version: u64,
+    pub(crate) ended: bool,
+    label: Arc<Label>,
+    used: Arc<Used>,
+    open: HashMap<Nonce, Open>,
+}
+
+/// A permit that has been handed out and not been settled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Open {
+    pub(crate) decision: DecisionId,
+    pub(crate) deadline: Millis,
+    pub(crate) uses: Uses,
+}
+
+/// Takes a lock. Nothing in this crate panics while it holds one, so a poisoned lock still guards sound data.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    pub(crate) fn new(label: Label, authority: &Authority, grants: &[Grant]) -> Self {
+        Self {
+            version: 0,
+            ended: false,
+            label: Arc::new(label),
+            used: Arc::new(Used {
+                capabilities: vec![0; authority.capabilities().len()],
+                grants: vec![0; grants.len()],
+            }),
+            open: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.open.len() >= MAX_OPEN
+    }
+
+    pub(crate) fn is_open(&self, nonce: &Nonce) -> bool {
+        self.open.contains_key(nonce)
+    }
+
+    /// Takes what the permit uses up, and keeps it as open.
+    pub(crate) fn reserve(&mut self, nonce: Nonce, open: Open) {
+        self.count(open.uses, |used| used.saturating_add(1));
+        self.open.insert(nonce, open);
+    }
+
+    /// Takes a permit from the open ones; what it has used up stays used up.
+    pub(crate) fn close(&mut self, nonce: &Nonce) -> Option<Open> {
+        self.open.remove(nonce)
+    }
+
+    /// Gives back what a permit had used up, since its effect did not take place.
+    pub(crate) fn release(&mut self, uses: Uses) {
+        self.count(uses, |used| used.saturating_sub(1));
+    }
+
+    /// Takes from the open permits those that `which` names.
+    pub(crate) fn close_where(&mut self, which: impl Fn(&Open) -> bool) -> Vec<Open> {
+        let mut closed: Vec<Open> = self
+            .open
+            .extract_if(|_, open| which(open))
+            .map(|(_, open)| open)
+            .collect();
+        closed.sort_by_key(|open| (open.deadline, open.decision));
+        closed
+    }
+
+    /// Joins a label to the task's.
+    pub(crate) fn raise(&mut self, label: &Label) {
+        let joined = bailiwick_flow::join(&self.label, label);
+        if joined != *self.label {
+            self.label = Arc::new(joined);
+            self.moved();
+        }
+    }
+
+    fn count(&mut self, uses: Uses, change: impl Fn(u64) -> u64) {
+        if uses == Uses::default() {
+            return;
+        }
+        let used = Arc::make_mut(&mut self.used);
+        let slots = [
+            uses.capability.and_then(|place| used.capabilities.get_mut(place)),
+            uses.grant.and_then(|place| used.grants.get_mut(place)),
+        ];
+        for slot in slots.into_iter().flatten() {
+            *slot = change(*slot);
+        }
+        self.moved();
+    }
+
+    pub(crate) fn moved(&mut self) {
+        self.version = self.version.wrapping_add(1);
+    }
+}
+
+impl Task {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub(crate) fn with_state(spec: crate::TaskSpec, id: TaskId) -> Self {
+        Self {
+            id,
+            state: Mutex::new(State::new(spec.label, &spec.authority, &spec.grants)),
+            principal: spec.principal,
+            context: spec.context,
+            command: spec.command,
+            policy: spec.policy,
+            authority: Arc::new(spec.authority),
+            clearances: Arc::new(spec.clearances),
+            grants: spec.grants.into(),
+            approver_present: spec.approver_present,
+            writer: Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn snapshot(&self, now: Millis, purpose: Purpose) -> Snapshot {
+        let state = self.state();
+        Snapshot {
+            task: self.id,
+            purpose,
+            authority: Arc::clone(&self.authority),
+            policy: Arc::clone(&self.policy),
+            label: Arc::clone(&state.label),
+            clearances: Arc::clone(&self.clearances),
+            grants: Arc::clone(&self.grants),
+            used: Arc::clone(&state.used),
+            now,
+            version: state.version,
+            approver_present: self.approver_present,
+        }
+    }
+}
