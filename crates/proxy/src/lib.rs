@@ -1,1 +1,30 @@
 //! The network gate: HTTP, CONNECT by name, DNS.
+//!
+//! Answers: what leaves a fence that has no network, and how? Sockets made inside the fence are served here, outside;
+//! every effect is asked of the mediator over the task's channel, and only what it allowed is dialled.
+//! Promises: P1 (each request, tunnel and look-up has a permit of its own, spent before the effect and settled after
+//! it), P4 (what cannot be read in one way, or passes a limit, is refused; without the mediator nothing goes), P5 (one
+//! name from CONNECT, Host and the TLS greeting; one form of host and path, and that form is what is sent), P11
+//! (when the channel closes, every stream does).
+//! Trust: every byte from inside the fence is hostile, and so is every byte from a server. The process is taken to be
+//! lost to either: it holds no secret, decides nothing, and what it may ask for is judged by the mediator.
+//! Not here: deciding (`mediator`), making the sockets (`fence`), telling public addresses from private (`model`).
+//! See: RFC 9110, 9112 (HTTP), RFC 6066 section 3 (server name), RFC 1035 (DNS); `docs/design/network.md`.
+
+mod channel;
+mod config;
+mod dial;
+mod dns;
+mod forward;
+mod greeting;
+pub mod limits;
+mod names;
+mod refusal;
+mod serve;
+mod synthetic;
+mod tunnel;
+
+pub use config::{Config, Service};
+pub use names::{Resolve, SystemResolver};
+pub use serve::{GateFault, run};
+pub use synthetic::SYNTHETIC;

@@ -1,0 +1,272 @@
+//! The task's channel to the mediator, shared by everything the gate serves.
+//!
+//! Promises: P1 (an effect that was allowed is always settled, also when whoever asked went away), P4 (a channel that
+//! fails is closed for good, and everything asked of it is refused), P10 (a refusal of the gate's own is put on record).
+//! Trust: the other end is the mediator. What it is told stems from hostile bytes; frames hold it as JSON text.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bailiwick_gate::{Client, ClientFault, FrameReader, GateKind, Outcome, Permit, Refusal, Reply, Settlement, Spent};
+use bailiwick_model::{Code, Millis, Nonce, Request, TaskId};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::limits;
+use crate::refusal::Refused;
+
+/// How much may wait to be written before new calls wait too, in bytes.
+const WRITE_AHEAD: usize = 1024 * 1024;
+
+/// Says why the channel ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelFault {
+    /// The frames do not fit.
+    #[error(transparent)]
+    Client(#[from] ClientFault),
+    /// The socket failed.
+    #[error("the channel to the mediator failed: {0}")]
+    Socket(#[from] io::Error),
+}
+
+enum Say {
+    Decide(Box<Request>, oneshot::Sender<Outcome>),
+    Settle(Settlement),
+    Refused(Code, String, oneshot::Sender<Refusal>),
+}
+
+/// A cheap handle on the channel.
+#[derive(Clone)]
+pub(crate) struct Channel {
+    task: TaskId,
+    say: mpsc::UnboundedSender<Say>,
+}
+
+impl Channel {
+    /// Takes over the socket. The future runs the channel until it ends; without an error when the mediator closed it.
+    pub(crate) fn open(
+        task: TaskId,
+        build: &str,
+        socket: UnixStream,
+    ) -> Result<(Self, impl Future<Output = Result<(), ChannelFault>>), ChannelFault> {
+        let (say, said) = mpsc::unbounded_channel();
+        let client = Client::default();
+        let hello = client.hello(build, GateKind::Network).map_err(ClientFault::from)?;
+        let line = Line {
+            task,
+            client,
+            decides: HashMap::new(),
+            notes: HashMap::new(),
+            out: hello,
+        };
+        Ok((Self { task, say }, line.run(socket, said)))
+    }
+
+    /// The task on whose behalf the channel asks.
+    pub(crate) fn task(&self) -> TaskId {
+        self.task
+    }
+
+    /// Asks about a request and, when it is allowed, uses the permit at once.
+    pub(crate) async fn ask(&self, request: &Request) -> Result<Effect, Refused> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.say.send(Say::Decide(Box::new(request.clone()), answer));
+        let outcome = match sent {
+            Ok(()) => tokio::time::timeout(limits::ANSWER_TIME, answered).await,
+            Err(_) => return Err(Refused::unavailable(request.to_string())),
+        };
+        let permit = match outcome {
+            Ok(Ok(Outcome::Allow(permit))) => permit,
+            Ok(Ok(Outcome::Deny(refusal))) => return Err(Refused::new(refusal, request.to_string())),
+            Ok(Ok(Outcome::Ask(question))) => {
+                let refusal = Refusal {
+                    id: question.id,
+                    code: Code::NobodyToAsk,
+                };
+                return Err(Refused::new(refusal, request.to_string()));
+            }
+            Ok(Err(_)) | Err(_) => return Err(Refused::unavailable(request.to_string())),
+        };
+        let id = permit.terms().decision;
+        let nonce = permit.terms().nonce;
+        match permit.spend(request, now()) {
+            Ok(spent) => Ok(Effect {
+                channel: self.clone(),
+                spent,
+                begun: false,
+                settled: false,
+            }),
+            Err(fault) => {
+                self.settle(nonce, false, fault.to_string());
+                let refusal = Refusal { id, code: fault.code() };
+                Err(Refused::new(refusal, request.to_string()))
+            }
+        }
+    }
+
+    /// Puts on record what the gate refuses by itself.
+    pub(crate) async fn refuse(&self, code: Code, what: &str, why: &str) -> Refused {
+        let (answer, answered) = oneshot::channel();
+        let line = format!("{what}: {why}");
+        if self.say.send(Say::Refused(code, line, answer)).is_err() {
+            return Refused::unavailable(what);
+        }
+        match tokio::time::timeout(limits::ANSWER_TIME, answered).await {
+            Ok(Ok(refusal)) => Refused::new(refusal, what).because(why),
+            Ok(Err(_)) | Err(_) => Refused::unavailable(what),
+        }
+    }
+
+    fn settle(&self, nonce: Nonce, done: bool, note: String) {
+        // A channel that is gone has told the mediator all it needs: every open permit counts as abandoned.
+        let _ = self.say.send(Say::Settle(Settlement { nonce, done, note }));
+    }
+}
+
+/// An effect that was allowed and may now be done. Settled when it is dropped, if not before.
+pub(crate) struct Effect {
+    channel: Channel,
+    spent: Spent,
+    begun: bool,
+    settled: bool,
+}
+
+impl Effect {
+    /// What the permit was spent on.
+    pub(crate) fn spent(&self) -> &Spent {
+        &self.spent
+    }
+
+    /// Notes that the effect has begun: from now on it counts as done, however it ends.
+    pub(crate) fn begin(&mut self) {
+        self.begun = true;
+    }
+
+    /// Says what became of it.
+    pub(crate) fn settle(mut self, done: bool, note: impl Into<String>) {
+        self.settled = true;
+        self.channel.settle(self.spent.nonce(), done, note.into());
+    }
+}
+
+impl Drop for Effect {
+    fn drop(&mut self) {
+        if !self.settled {
+            let note = if self.begun { "broken off" } else { "given up before it was done" };
+            self.channel.settle(self.spent.nonce(), self.begun, note.into());
+        }
+    }
+}
+
+fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The one owner of the socket.
+struct Line {
+    task: TaskId,
+    client: Client,
+    decides: HashMap<u64, oneshot::Sender<Outcome>>,
+    notes: HashMap<u64, oneshot::Sender<Refusal>>,
+    out: Vec<u8>,
+}
+
+impl Line {
+    async fn run(mut self, socket: UnixStream, mut said: mpsc::UnboundedReceiver<Say>) -> Result<(), ChannelFault> {
+        let (mut read, mut write) = socket.into_split();
+        let mut reader = FrameReader::default();
+        let mut buffer = vec![0u8; 64 * 1024];
+        loop {
+            tokio::select! {
+                got = read.read(&mut buffer) => {
+                    let count = got?;
+                    if count == 0 {
+                        return Ok(());
+                    }
+                    reader.push(buffer.get(..count).unwrap_or_default());
+                    while let Some(frame) = reader.next_frame().map_err(ClientFault::from)? {
+                        let reply = self.client.receive(frame)?;
+                        self.hand_on(reply)?;
+                    }
+                }
+                wrote = write.write(&self.out), if !self.out.is_empty() => {
+                    self.out.drain(..wrote?);
+                }
+                say = said.recv(), if self.out.len() < WRITE_AHEAD => match say {
+                    Some(say) => self.say(say)?,
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+
+    fn say(&mut self, say: Say) -> Result<(), ChannelFault> {
+        match say {
+            Say::Decide(request, answer) => {
+                if let Some((call, frame)) = Self::sendable(self.client.decide(&request))? {
+                    self.out.extend(frame);
+                    self.decides.insert(call, answer);
+                }
+            }
+            Say::Settle(settlement) => self.settle(&settlement)?,
+            Say::Refused(code, what, answer) => {
+                if let Some((call, frame)) = Self::sendable(self.client.refused(self.task, code, &what))? {
+                    self.out.extend(frame);
+                    self.notes.insert(call, answer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, settlement: &Settlement) -> Result<(), ChannelFault> {
+        // A settlement that cannot be sent would leave a permit open for ever: the channel is of no more use.
+        let (_, frame) = self.client.settle(settlement)?;
+        self.out.extend(frame);
+        Ok(())
+    }
+
+    /// What cannot be sent for its size or number is refused alone: its answer is dropped, the channel stays.
+    fn sendable(framed: Result<(u64, Vec<u8>), ClientFault>) -> Result<Option<(u64, Vec<u8>)>, ChannelFault> {
+        match framed {
+            Ok(framed) => Ok(Some(framed)),
+            Err(ClientFault::Busy | ClientFault::Wire(_)) => Ok(None),
+            Err(fault @ ClientFault::Stray) => Err(fault.into()),
+        }
+    }
+
+    fn hand_on(&mut self, reply: Reply) -> Result<(), ChannelFault> {
+        match reply {
+            Reply::Ready => {}
+            Reply::Decided(call, outcome) => {
+                let unheard = match self.decides.remove(&call) {
+                    Some(asker) => asker.send(outcome).err(),
+                    None => Some(outcome),
+                };
+                if let Some(Outcome::Allow(permit)) = unheard {
+                    self.give_back(&permit)?;
+                }
+            }
+            // Whether the mediator could take it is in its own record; there is nothing left to do here.
+            Reply::Settled(..) => {}
+            Reply::Noted(call, refusal) => {
+                if let Some(asker) = self.notes.remove(&call) {
+                    let _ = asker.send(refusal);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles a permit that nobody waits for any more.
+    fn give_back(&mut self, permit: &Permit) -> Result<(), ChannelFault> {
+        self.settle(&Settlement {
+            nonce: permit.terms().nonce,
+            done: false,
+            note: "nobody waited for the answer".into(),
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! What the gate is told when it starts.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use bailiwick_model::{Host, TaskId};
+use serde::{Deserialize, Serialize};
+
+/// What one network gate serves, and for which task. Comes from the daemon, which is trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The task on whose behalf everything is asked.
+    pub task: TaskId,
+    /// What is served on each listening socket, in the order in which they are handed over.
+    pub sockets: Vec<Service>,
+    /// Names that are not looked up: they have this address.
+    #[serde(default)]
+    pub hosts: BTreeMap<Host, IpAddr>,
+    /// The build, told to the mediator in the greeting.
+    pub build: String,
+}
+
+/// What is served on one listening socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Service {
+    /// An HTTP proxy: `http://` requests and CONNECT.
+    Proxy,
+    /// DNS over datagrams.
+    DnsDatagram,
+    /// DNS over streams.
+    DnsStream,
+    /// Connections of programs that know no proxy: the address they were made to stands for a name (see
+    /// [`SYNTHETIC`](crate::SYNTHETIC)).
+    Transparent {
+        /// The port that is meant.
+        port: u16,
+        /// True for plain HTTP, false for TLS that is passed on unread.
+        http: bool,
+    },
+    /// Plain HTTP for a port of the machine's loopback.
+    LoopbackHttp {
+        /// The port.
+        port: u16,
+    },
+    /// A plain connection to a port of the machine's loopback.
+    LoopbackStream {
+        /// The port.
+        port: u16,
+    },
+    /// Connections that are all meant for one host.
+    Direct {
+        /// The host.
+        host: Host,
+        /// The port.
+        port: u16,
+        /// True for plain HTTP, false for a connection that is passed on.
+        http: bool,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_is_read_back_as_it_was_written() {
+        let config = Config {
+            task: TaskId([1; 8]),
+            sockets: vec![
+                Service::Proxy,
+                Service::DnsDatagram,
+                Service::DnsStream,
+                Service::Transparent { port: 80, http: true },
+                Service::LoopbackHttp { port: 11434 },
+                Service::LoopbackStream { port: 5432 },
+                Service::Direct {
+                    host: Host::parse("a.test").unwrap(),
+                    port: 443,
+                    http: false,
+                },
+            ],
+            hosts: [(Host::parse("a.test").unwrap(), IpAddr::from([127, 0, 0, 1]))].into(),
+            build: "0.1.0".into(),
+        };
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<Config>(&text).unwrap(), config, "{text}");
+    }
+
+    #[test]
+    fn p4_an_unknown_field_is_refused() {
+        let text = r#"{"task":"0101010101010101","sockets":[],"build":"x","more":1}"#;
+        assert!(serde_json::from_str::<Config>(text).is_err());
+        let text = r#"{"task":"0101010101010101","sockets":[{"direct":{"port":1}}],"build":"x"}"#;
+        assert!(serde_json::from_str::<Config>(text).is_err());
+    }
+}

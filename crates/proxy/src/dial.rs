@@ -1,0 +1,195 @@
+//! The one way out: look up, ask, dial.
+//!
+//! Promises: P1 (a name is looked up, and an address dialled, only under a permit for just that), P5 (the address that
+//! was asked about is the address that is dialled). Trust: names and addresses come from the agent and from whoever
+//! runs a zone.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use bailiwick_gate::Refusal;
+use bailiwick_model::{Code, Host, Obligation, Request, Resource, Verb};
+use tokio::net::TcpStream;
+
+use crate::channel::{Channel, Effect};
+use crate::limits;
+use crate::names::Names;
+use crate::refusal::Refused;
+use crate::synthetic::Synthetic;
+
+/// What all services share.
+pub(crate) struct Gate {
+    pub(crate) channel: Channel,
+    pub(crate) names: Names,
+    pub(crate) synthetic: Mutex<Synthetic>,
+}
+
+/// The names that one client connection has looked up of late.
+#[derive(Default)]
+pub(crate) struct Known(Mutex<HashMap<Host, (Instant, Vec<IpAddr>)>>);
+
+impl Known {
+    fn recall(&self, host: &Host) -> Option<Vec<IpAddr>> {
+        let known = self.0.lock().ok()?;
+        let (when, addresses) = known.get(host)?;
+        (when.elapsed() < limits::NAME_TIME).then(|| addresses.clone())
+    }
+
+    fn remember(&self, host: &Host, addresses: &[IpAddr]) {
+        if let Ok(mut known) = self.0.lock() {
+            if known.len() >= limits::NAMES_KEPT {
+                known.clear();
+            }
+            known.insert(host.clone(), (Instant::now(), addresses.to_vec()));
+        }
+    }
+}
+
+/// A connection that was allowed and made.
+pub(crate) struct Reached {
+    pub(crate) stream: TcpStream,
+    pub(crate) effect: Effect,
+    /// True when the TLS greeting must be read and its name compared.
+    pub(crate) match_server_name: bool,
+}
+
+/// What the obligations of a permit come to for this gate.
+struct Duties {
+    dial: IpAddr,
+    match_server_name: bool,
+}
+
+impl Gate {
+    /// Reaches `host:port` for an effect: `verb resource`, asked about once for each address that is tried.
+    pub(crate) async fn reach(
+        &self,
+        host: &Host,
+        port: u16,
+        request: &Request,
+        known: &Known,
+    ) -> Result<Reached, Refused> {
+        let act = request.to_string();
+        let addresses = self.addresses(host, known).await.map_err(|refused| refused.of(&act))?;
+        let mut last = None;
+        for address in addresses {
+            let asked = request.clone().dialling(address);
+            match self.dial(&asked, address, port).await {
+                Ok(reached) => return Ok(reached),
+                Err(refused) if may_try_another(refused.code) => last = Some(refused),
+                Err(refused) => return Err(refused),
+            }
+        }
+        match last {
+            Some(refused) => Err(refused),
+            None => Err(self
+                .channel
+                .refuse(Code::NameUnresolved, &act, "the name has no address")
+                .await),
+        }
+    }
+
+    /// The addresses of a host. A name is looked up only when `resolve NAME` is allowed.
+    async fn addresses(&self, host: &Host, known: &Known) -> Result<Vec<IpAddr>, Refused> {
+        if let Some(addresses) = self.names.known(host).or_else(|| known.recall(host)) {
+            return Ok(addresses);
+        }
+        let effect = self.ask_resolve(host).await?;
+        match self.names.addresses(host).await {
+            Ok(addresses) => {
+                let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+                effect.settle(true, list.join(" "));
+                known.remember(host, &addresses);
+                Ok(addresses)
+            }
+            Err(why) => {
+                let refusal = Refusal {
+                    id: effect.spent().decision(),
+                    code: Code::NameUnresolved,
+                };
+                effect.settle(false, why);
+                Err(Refused::new(refusal, format!("resolve {host}")))
+            }
+        }
+    }
+
+    /// Asks whether a name may be looked up.
+    pub(crate) async fn ask_resolve(&self, host: &Host) -> Result<Effect, Refused> {
+        let request = Request::new(self.channel.task(), Verb::Resolve, Resource::Name(host.clone()));
+        let effect = self.channel.ask(&request).await?;
+        for obligation in effect.spent().obligations() {
+            // A look-up has nothing to dial and no greeting: either could not be kept here.
+            match obligation {
+                Obligation::DialAddress { .. }
+                | Obligation::MatchServerName
+                | Obligation::Hide { .. }
+                | Obligation::Guard { .. } => return Err(unkept(effect, &request.to_string())),
+            }
+        }
+        Ok(effect)
+    }
+
+    async fn dial(&self, asked: &Request, address: IpAddr, port: u16) -> Result<Reached, Refused> {
+        let effect = self.channel.ask(asked).await?;
+        let Some(duties) = duties_of(effect.spent().obligations(), asked).filter(|duties| duties.dial == address)
+        else {
+            return Err(unkept(effect, &asked.to_string()));
+        };
+        let dialled = SocketAddr::new(duties.dial, port);
+        let fault = match tokio::time::timeout(limits::DIAL_TIME, TcpStream::connect(dialled)).await {
+            Ok(Ok(stream)) => {
+                // Without it, small pieces of a stream wait for an acknowledgement. A socket that refuses still works.
+                let _ = stream.set_nodelay(true);
+                return Ok(Reached {
+                    stream,
+                    effect,
+                    match_server_name: duties.match_server_name,
+                });
+            }
+            Ok(Err(fault)) => fault.to_string(),
+            Err(_) => format!("no connection within {} s", limits::DIAL_TIME.as_secs()),
+        };
+        let refusal = Refusal {
+            id: effect.spent().decision(),
+            code: Code::UpstreamUnreachable,
+        };
+        effect.settle(false, format!("{dialled}: {fault}"));
+        Err(Refused::new(refusal, asked.to_string()))
+    }
+}
+
+/// Another address of the same name may be reachable, or not be of a kind that is refused.
+fn may_try_another(code: Code) -> bool {
+    matches!(
+        code,
+        Code::UpstreamUnreachable | Code::AddressLoopback | Code::AddressPrivate | Code::AddressLinkLocal
+    )
+}
+
+/// Sorts the obligations; none when one of them is not for this gate to keep. Without an obligation about the address
+/// the one that was asked about is dialled.
+fn duties_of(obligations: &[Obligation], asked: &Request) -> Option<Duties> {
+    let mut duties = Duties {
+        dial: asked.address()?,
+        match_server_name: false,
+    };
+    for obligation in obligations {
+        match obligation {
+            Obligation::DialAddress { address } => duties.dial = *address,
+            Obligation::MatchServerName if asked.verb == Verb::Tunnel => duties.match_server_name = true,
+            Obligation::MatchServerName | Obligation::Hide { .. } | Obligation::Guard { .. } => return None,
+        }
+    }
+    Some(duties)
+}
+
+/// Gives a permit back whose obligations this gate cannot keep.
+fn unkept(effect: Effect, act: &str) -> Refused {
+    let refusal = Refusal {
+        id: effect.spent().decision(),
+        code: Code::PermitRefused,
+    };
+    effect.settle(false, "the permit carries an obligation that the network gate cannot keep");
+    Refused::new(refusal, act)
+}

@@ -1,0 +1,400 @@
+//! Plain HTTP: each request is brought to one form, asked about, and sent on in that form.
+//!
+//! Promises: P1 (a permit for each request, also on a kept-open connection and after a redirect), P5 (the host of the
+//! request line and of the Host line are one; the path that was decided about is the path that is sent), P4.
+//! Trust: the request is the agent's; the answer is whoever serves it. Framing is hyper's, which writes every message
+//! anew, so that nothing in a head or a body is read as another request by the server.
+//! See: RFC 9110 section 7.6 (what a proxy passes on), RFC 9112 sections 3.2 and 6.3.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bailiwick_gate::Refusal;
+use bailiwick_model::{Code, Host, HttpUrl, Method, Request, Resource, Scheme, Verb};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body as _, Bytes, Frame, Incoming, SizeHint};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+
+use crate::channel::Effect;
+use crate::dial::{Gate, Known, Reached};
+use crate::limits;
+use crate::refusal::Refused;
+use crate::tunnel::{Meter, Metered};
+
+/// The body of an answer.
+pub(crate) type Body = BoxBody<Bytes, hyper::Error>;
+
+/// A body that is there already.
+pub(crate) fn whole(text: impl Into<Bytes>) -> Body {
+    Full::new(text.into()).map_err(|never| match never {}).boxed()
+}
+
+/// By which road a request came in, which says for whom it can be meant.
+#[derive(Debug, Clone)]
+pub(crate) enum Road {
+    /// Through the proxy: the request says for whom.
+    Proxy,
+    /// Straight, to a socket that stands for one host and port.
+    Straight {
+        /// The host.
+        host: Host,
+        /// The port.
+        port: u16,
+    },
+    /// Straight, to a socket that stands for a port of the machine's loopback.
+    Loopback {
+        /// The port.
+        port: u16,
+    },
+}
+
+/// What is wrong with a request before anything is asked about it.
+type Flaw = (Code, String);
+
+fn flaw(code: Code, why: impl Into<String>) -> Flaw {
+    (code, why.into())
+}
+
+impl Road {
+    /// The one URL that a request is for.
+    pub(crate) fn url_of(&self, uri: &Uri, headers: &HeaderMap) -> Result<HttpUrl, Flaw> {
+        let url = match (self, uri.scheme_str()) {
+            (Self::Proxy, None) => {
+                return Err(flaw(
+                    Code::MalformedRequest,
+                    "a proxy is asked for a whole url, `http://host/path`",
+                ));
+            }
+            (_, Some(_)) => {
+                HttpUrl::parse(&uri.to_string()).map_err(|fault| flaw(Code::MalformedRequest, fault.to_string()))?
+            }
+            (Self::Straight { host, port }, None) => Self::own(host.clone(), *port, uri)?,
+            (Self::Loopback { port }, None) => Self::own(Host::Address([127, 0, 0, 1].into()), *port, uri)?,
+        };
+        if url.scheme == Scheme::Https {
+            return Err(flaw(
+                Code::MalformedRequest,
+                "https is asked for with CONNECT, so that the client itself speaks TLS",
+            ));
+        }
+        self.check_target(&url.host, url.port, "the request line")?;
+        let mut named = headers.get_all(header::HOST).iter();
+        match (named.next(), named.next(), self) {
+            (Some(_), Some(_), _) => return Err(flaw(Code::MalformedRequest, "there are two Host lines")),
+            (None, _, Self::Proxy) => {}
+            (None, _, Self::Straight { .. } | Self::Loopback { .. }) => {
+                return Err(flaw(Code::MalformedRequest, "there is no Host line"));
+            }
+            (Some(line), None, _) => {
+                let text = line
+                    .to_str()
+                    .map_err(|_| flaw(Code::MalformedRequest, "the Host line is not text"))?;
+                let (host, port) = HttpUrl::authority(text, Scheme::Http.default_port())
+                    .map_err(|fault| flaw(Code::MalformedRequest, format!("the Host line: {fault}")))?;
+                match self {
+                    Self::Proxy if (&host, port) != (&url.host, url.port) => {
+                        return Err(flaw(
+                            Code::NameMismatch,
+                            format!("the Host line names `{text}`, the request line another host"),
+                        ));
+                    }
+                    Self::Proxy => {}
+                    Self::Straight { .. } | Self::Loopback { .. } => {
+                        self.check_target(&host, port, "the Host line")?;
+                    }
+                }
+            }
+        }
+        match self {
+            Self::Proxy | Self::Straight { .. } => Ok(url),
+            // Whatever the spelling, one address is asked about.
+            Self::Loopback { port } => HttpUrl::from_parts(
+                Scheme::Http,
+                Host::Address([127, 0, 0, 1].into()),
+                *port,
+                &url.target(),
+            )
+            .map_err(|fault| flaw(Code::MalformedRequest, fault.to_string())),
+        }
+    }
+
+    fn own(host: Host, port: u16, uri: &Uri) -> Result<HttpUrl, Flaw> {
+        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        HttpUrl::from_parts(Scheme::Http, host, port, target)
+            .map_err(|fault| flaw(Code::MalformedRequest, fault.to_string()))
+    }
+
+    /// Refuses a host and port that this road does not lead to.
+    fn check_target(&self, host: &Host, port: u16, place: &str) -> Result<(), Flaw> {
+        let fits = match self {
+            Self::Proxy => true,
+            Self::Straight { host: own, port: at } => own == host && *at == port,
+            Self::Loopback { port: at } => {
+                let this_machine = host.address().is_some_and(|address| {
+                    address == std::net::IpAddr::from([127, 0, 0, 1]) || address == std::net::Ipv6Addr::LOCALHOST
+                });
+                (this_machine || host.is_localhost()) && *at == port
+            }
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(flaw(
+            Code::NameMismatch,
+            format!("{place} names `{host}` port {port}, which is not what was connected to"),
+        ))
+    }
+}
+
+/// Takes out what is meant for the next machine only (RFC 9110, section 7.6.1), and all that is said to a proxy.
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let mut named: Vec<HeaderName> = Vec::new();
+    for line in headers.get_all(header::CONNECTION) {
+        let words = line.to_str().unwrap_or_default().split(',');
+        named.extend(words.filter_map(|word| HeaderName::from_bytes(word.trim().as_bytes()).ok()));
+    }
+    let proxy = headers.keys().filter(|name| name.as_str().starts_with("proxy-"));
+    named.extend(proxy.cloned());
+    named.extend([
+        header::CONNECTION,
+        HeaderName::from_static("keep-alive"),
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        HeaderName::from_static("http2-settings"),
+    ]);
+    for name in named {
+        headers.remove(name);
+    }
+}
+
+/// True for a request to go on as a web socket: the only change of protocol that is passed on.
+fn wants_web_socket(request: &hyper::Request<Incoming>) -> bool {
+    let upgrade = request.headers().get(header::UPGRADE);
+    request.method() == hyper::Method::GET
+        && upgrade.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+}
+
+impl Gate {
+    /// Answers one request, whatever becomes of it.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        road: &Road,
+        known: &Known,
+        request: hyper::Request<Incoming>,
+    ) -> Response<Body> {
+        match self.forward(road, known, request).await {
+            Ok(response) => response,
+            Err(refused) => refused.response(),
+        }
+    }
+
+    async fn forward(
+        self: &Arc<Self>,
+        road: &Road,
+        known: &Known,
+        mut request: hyper::Request<Incoming>,
+    ) -> Result<Response<Body>, Refused> {
+        let written = format!("{} {}", request.method(), request.uri());
+        let url = match road.url_of(request.uri(), request.headers()) {
+            Ok(url) => url,
+            Err((code, why)) => return Err(self.channel.refuse(code, &written, &why).await),
+        };
+        let Some(method) = Method::parse(request.method().as_str()) else {
+            let why = "the method is none that rules know";
+            return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await);
+        };
+        let Ok(target) = url.target().parse::<Uri>() else {
+            let why = "the path cannot be sent on";
+            return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await);
+        };
+        let web_socket = wants_web_socket(&request);
+        let asked = Request::new(self.channel.task(), Verb::Http(method), Resource::Url(url.clone()));
+        let reached = match road {
+            Road::Proxy | Road::Straight { .. } => self.reach(&url.host, url.port, &asked, known).await?,
+            Road::Loopback { port } => self.reach_loopback(*port, &asked).await?,
+        };
+        let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+        let client = web_socket.then(|| hyper::upgrade::on(&mut request));
+        let (mut head, body) = request.into_parts();
+        strip_hop_by_hop(&mut head.headers);
+        head.headers.remove(header::HOST);
+        head.uri = target;
+        head.version = hyper::Version::HTTP_11;
+        head.extensions.clear();
+        if let Ok(host) = HeaderValue::from_str(&url.host_header()) {
+            head.headers.insert(header::HOST, host);
+        }
+        if chunked {
+            head.headers.remove(header::CONTENT_LENGTH);
+            head.headers
+                .insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        if web_socket {
+            head.headers
+                .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            head.headers
+                .insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        }
+        self.send(hyper::Request::from_parts(head, body), reached, client, &asked)
+            .await
+    }
+
+    /// The loopback of the machine, under the one form of its address, then under its IPv6 form.
+    async fn reach_loopback(&self, port: u16, asked: &Request) -> Result<Reached, Refused> {
+        let localhost = Host::Name("localhost".into());
+        self.reach(&localhost, port, asked, &Known::default()).await
+    }
+
+    /// Sends a request over a connection made for it, and passes the answer on as it comes.
+    async fn send(
+        self: &Arc<Self>,
+        request: hyper::Request<Incoming>,
+        reached: Reached,
+        client: Option<hyper::upgrade::OnUpgrade>,
+        asked: &Request,
+    ) -> Result<Response<Body>, Refused> {
+        let meter = Meter::new();
+        let Reached { stream, mut effect, .. } = reached;
+        let server = TokioIo::new(Metered::new(stream, Arc::clone(&meter)));
+        let mut builder = hyper::client::conn::http1::Builder::new();
+        builder
+            .max_headers(limits::HEAD_LINES)
+            .max_header_size(limits::HEAD_BYTES);
+        let (mut sender, connection) = match builder.handshake(server).await {
+            Ok(made) => made,
+            Err(fault) => return Err(broken(effect, asked, &fault)),
+        };
+        let watched = Arc::clone(&meter);
+        tokio::spawn(async move {
+            tokio::select! {
+                // What went wrong is told to whoever reads the answer.
+                _ = connection.with_upgrades() => {}
+                () = watched.idle() => {}
+            }
+        });
+        effect.begin();
+        let response = match sender.send_request(request).await {
+            Ok(response) => response,
+            Err(fault) => return Err(broken(effect, asked, &fault)),
+        };
+        let status = response.status();
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return match client {
+                Some(client) => Ok(self.switch(response, client, effect, meter)),
+                None => {
+                    effect.settle(true, "the server changed the protocol unasked");
+                    let why = "the server changed the protocol unasked";
+                    Err(self
+                        .channel
+                        .refuse(Code::UpstreamUnreachable, &asked.to_string(), why)
+                        .await)
+                }
+            };
+        }
+        let (mut head, body) = response.into_parts();
+        strip_hop_by_hop(&mut head.headers);
+        head.version = hyper::Version::HTTP_11;
+        head.extensions.clear();
+        let body = Streamed {
+            body,
+            effect: Some(effect),
+            meter,
+            status,
+            end: "broken off by the client",
+        };
+        Ok(Response::from_parts(head, body.boxed()))
+    }
+
+    /// Goes on as a web socket, passed on unread.
+    fn switch(
+        self: &Arc<Self>,
+        mut response: Response<Incoming>,
+        client: hyper::upgrade::OnUpgrade,
+        effect: Effect,
+        meter: Arc<Meter>,
+    ) -> Response<Body> {
+        let server = hyper::upgrade::on(&mut response);
+        let mut headers = response.headers().clone();
+        strip_hop_by_hop(&mut headers);
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        tokio::spawn(async move {
+            if let (Ok(client), Ok(server)) = (client.await, server.await) {
+                let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+                tokio::select! {
+                    // Both ends know how it ended; what counts here is how much went through.
+                    _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                    () = meter.idle() => {}
+                }
+            }
+            effect.settle(true, format!("web socket, {meter}"));
+        });
+        let mut answer = Response::new(whole(""));
+        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *answer.headers_mut() = headers;
+        answer
+    }
+}
+
+/// What is said when the server takes the connection and then does not answer in HTTP.
+fn broken(effect: Effect, asked: &Request, fault: &hyper::Error) -> Refused {
+    let refusal = Refusal {
+        id: effect.spent().decision(),
+        code: Code::UpstreamUnreachable,
+    };
+    effect.settle(true, format!("no answer: {fault}"));
+    Refused::new(refusal, asked.to_string())
+}
+
+/// An answer's body on its way through; settles the effect when it ends, however it ends.
+struct Streamed {
+    body: Incoming,
+    effect: Option<Effect>,
+    meter: Arc<Meter>,
+    status: StatusCode,
+    end: &'static str,
+}
+
+impl hyper::body::Body for Streamed {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(None) => self.end = "whole",
+            Poll::Ready(Some(Err(_))) => self.end = "broken off by the server",
+            Poll::Ready(Some(Ok(_))) if self.body.is_end_stream() => self.end = "whole",
+            Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        if self.body.is_end_stream() {
+            self.end = "whole";
+        }
+        if let Some(effect) = self.effect.take() {
+            effect.settle(
+                true,
+                format!("status {}, {}, {}", self.status.as_u16(), self.meter, self.end),
+            );
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The first words of a TLS client, read without answering: which server does it name?
+//!
+//! Answers: the ClientHello's server name, and the very bytes it was read from, to be passed on untouched.
+//! Promises: P5 (the name in the greeting is the name of the tunnel). Trust: the bytes come from the agent, cut as it
+//! likes. Parsing is rustls's; a greeting that it refuses is refused here.
+//! Not here: what is said after the greeting (it is encrypted, and a tunnel is not read); ECH, whose inner name no one
+//! on the way can see.
+//! See: RFC 8446 section 4.1.2, RFC 6066 section 3.
+
+use bailiwick_model::Host;
+use rustls::server::Acceptor;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::limits;
+
+/// A greeting that was read.
+#[derive(Debug)]
+pub(crate) struct Greeting {
+    /// The server it names, as it was written; none when it names none.
+    pub(crate) name: Option<String>,
+    /// All bytes that were read.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Says why there is no greeting.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum GreetingFault {
+    /// The client went away before it had said anything.
+    Silent,
+    /// The bytes are something else.
+    NotTls(String),
+    /// It is longer, or takes longer, than it may.
+    Limit(&'static str),
+}
+
+/// Reads a greeting. `early` are bytes that have been read already.
+pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S, early: &[u8]) -> Result<Greeting, GreetingFault> {
+    match tokio::time::timeout(limits::GREETING_TIME, read_in_time(stream, early)).await {
+        Ok(result) => result,
+        Err(_) => Err(GreetingFault::Limit("the TLS greeting did not come in time")),
+    }
+}
+
+async fn read_in_time<S: AsyncRead + Unpin>(stream: &mut S, early: &[u8]) -> Result<Greeting, GreetingFault> {
+    let mut acceptor = Acceptor::default();
+    let mut bytes = early.to_vec();
+    let mut piece = vec![0u8; 4096];
+    let mut fed = 0;
+    loop {
+        while fed < bytes.len() {
+            let mut rest = bytes.get(fed..).unwrap_or_default();
+            let taken = acceptor
+                .read_tls(&mut rest)
+                .map_err(|fault| GreetingFault::NotTls(fault.to_string()))?;
+            fed = fed.saturating_add(taken);
+            match acceptor.accept() {
+                Ok(Some(accepted)) => {
+                    let name = accepted.client_hello().server_name().map(Into::into);
+                    return Ok(Greeting { name, bytes });
+                }
+                Ok(None) if taken > 0 => {}
+                Ok(None) => return Err(GreetingFault::NotTls("the greeting does not end".into())),
+                Err((fault, _)) => return Err(GreetingFault::NotTls(fault.to_string())),
+            }
+        }
+        if bytes.len() >= limits::GREETING_BYTES {
+            return Err(GreetingFault::Limit("the TLS greeting is too long"));
+        }
+        match stream.read(&mut piece).await {
+            Ok(0) | Err(_) if bytes.is_empty() => return Err(GreetingFault::Silent),
+            Ok(0) | Err(_) => return Err(GreetingFault::NotTls("it ends before the greeting does".into())),
+            Ok(count) => bytes.extend_from_slice(piece.get(..count).unwrap_or_default()),
+        }
+    }
+}
+
+/// Compares the name in a greeting with the host of the tunnel. To an address, no name is right.
+pub(crate) fn names_host(name: Option<&str>, host: &Host) -> Result<(), String> {
+    match (name, host) {
+        (None, Host::Address(_)) => Ok(()),
+        (None, Host::Name(_)) => Err("the TLS greeting names no server".into()),
+        (Some(name), Host::Name(_)) if Host::parse(name).as_ref() == Ok(host) => Ok(()),
+        (Some(name), Host::Name(_) | Host::Address(_)) => Err(format!("the TLS greeting names `{name}`")),
+    }
+}

@@ -1,0 +1,66 @@
+//! Every limit of the network gate, in one place.
+//!
+//! Promises: P4 (what passes a limit is refused, never cut to fit). Trust: all that is measured here is chosen by the
+//! agent, or by a server it talks to; either may want the gate to run out of memory, descriptors or patience.
+
+use std::time::Duration;
+
+/// Largest head of a request or of an answer, in bytes.
+pub const HEAD_BYTES: usize = 64 * 1024;
+
+/// Most header lines in a head.
+pub const HEAD_LINES: usize = 200;
+
+/// How long a client may take to send a whole head; also how long a kept-open connection may wait for the next one.
+pub const HEAD_TIME: Duration = Duration::from_secs(75);
+
+/// Most connections that one service serves at once. More wait to be accepted.
+pub const CONNECTIONS: usize = 1024;
+
+/// Largest TLS greeting that is read, in bytes.
+pub const GREETING_BYTES: usize = 64 * 1024;
+
+/// How long the TLS greeting in a tunnel may take.
+pub const GREETING_TIME: Duration = Duration::from_secs(10);
+
+/// How long a stream may be silent in both directions before it is closed.
+pub const IDLE_TIME: Duration = Duration::from_secs(60 * 60);
+
+/// How long a look-up of a name may take.
+pub const LOOKUP_TIME: Duration = Duration::from_secs(10);
+
+/// How long a connection to one address may take to come about.
+pub const DIAL_TIME: Duration = Duration::from_secs(10);
+
+/// Most addresses of one name that are tried.
+pub const ADDRESSES: usize = 8;
+
+/// How long a looked-up name is believed on one kept-open client connection.
+pub const NAME_TIME: Duration = Duration::from_secs(30);
+
+/// Most looked-up names that are kept for one client connection.
+pub const NAMES_KEPT: usize = 16;
+
+/// How long the mediator may take to answer. After that the answer is no, and a late permit is given back.
+pub const ANSWER_TIME: Duration = Duration::from_secs(60);
+
+/// How long the gate stays after its channel is lost, so that refusals reach those who wait for an answer.
+pub const LAST_WORDS: Duration = Duration::from_millis(150);
+
+/// Largest DNS message that is read, in bytes (RFC 1035, section 4.2.1, allows 512; EDNS clients send a little more).
+pub const DNS_BYTES: usize = 1232;
+
+/// How long a client may take to send one DNS message over TCP.
+pub const DNS_TIME: Duration = Duration::from_secs(10);
+
+/// Most DNS questions from datagrams that wait for the mediator at once. More are dropped, and the client asks again.
+pub const DNS_QUESTIONS: usize = 256;
+
+/// How long a client may believe an answer of the DNS service, in seconds.
+pub const DNS_TTL: u32 = 5;
+
+/// Most names that have an address of the gate's own at once. The one that was used longest ago goes first.
+pub const SYNTHETIC_NAMES: usize = 65_000;
+
+/// Size of the buffer for each direction of a tunnel, in bytes.
+pub const TUNNEL_BUFFER: usize = 64 * 1024;

@@ -1,0 +1,337 @@
+//! The gate as a process: sockets in, one runtime, until the channel closes.
+//!
+//! Promises: P4 (without the mediator every request is refused), P11 (when the channel closes, all connections end
+//! within a second: they live in the runtime, which is dropped). Trust: the sockets are the fence's; who connects is
+//! hostile.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bailiwick_model::{Code, Host};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::channel::{Channel, ChannelFault};
+use crate::config::{Config, Service};
+use crate::dial::{Gate, Known};
+use crate::forward::{Body, Road, whole};
+use crate::limits;
+use crate::names::{Names, Resolve};
+use crate::refusal::Refused;
+use crate::synthetic::Synthetic;
+
+/// Says why the gate could not start, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum GateFault {
+    /// The sockets are not those of the configuration.
+    #[error("{sockets} sockets were handed over for {services} services")]
+    Sockets {
+        /// How many sockets there are.
+        sockets: usize,
+        /// How many services are to be served.
+        services: usize,
+    },
+    /// A socket, or the runtime, cannot be used.
+    #[error("the network gate could not start: {0}")]
+    Start(#[source] io::Error),
+    /// The channel failed.
+    #[error(transparent)]
+    Channel(#[from] ChannelFault),
+}
+
+/// Serves until the channel closes; then closes everything and returns. Blocks; makes a runtime of its own.
+pub fn run<R: Resolve>(
+    config: Config,
+    sockets: Vec<OwnedFd>,
+    channel: std::os::unix::net::UnixStream,
+    resolver: R,
+) -> Result<(), GateFault> {
+    if sockets.len() != config.sockets.len() {
+        return Err(GateFault::Sockets {
+            sockets: sockets.len(),
+            services: config.sockets.len(),
+        });
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(GateFault::Start)?;
+    let ended = runtime.block_on(serve_all(config, sockets, channel, resolver));
+    // Open connections end here. A look-up that hangs in the system's resolver is left behind.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve_all<R: Resolve>(
+    config: Config,
+    sockets: Vec<OwnedFd>,
+    channel: std::os::unix::net::UnixStream,
+    resolver: R,
+) -> Result<(), GateFault> {
+    channel.set_nonblocking(true).map_err(GateFault::Start)?;
+    let channel = tokio::net::UnixStream::from_std(channel).map_err(GateFault::Start)?;
+    let (channel, line) = Channel::open(config.task, &config.build, channel)?;
+    let gate = Arc::new(Gate {
+        channel,
+        names: Names::new(config.hosts, resolver),
+        synthetic: Mutex::new(Synthetic::default()),
+    });
+    for (service, socket) in config.sockets.into_iter().zip(sockets) {
+        if service == Service::DnsDatagram {
+            let socket = datagram(socket).map_err(GateFault::Start)?;
+            tokio::spawn(serve_datagrams(Arc::clone(&gate), Arc::new(socket)));
+        } else {
+            let listener = listener(socket).map_err(GateFault::Start)?;
+            tokio::spawn(accept(Arc::clone(&gate), Arc::new(service), listener));
+        }
+    }
+    let ended = line.await;
+    tokio::time::sleep(limits::LAST_WORDS).await;
+    Ok(ended?)
+}
+
+fn listener(socket: OwnedFd) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::from(socket);
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+fn datagram(socket: OwnedFd) -> io::Result<UdpSocket> {
+    let socket = std::net::UdpSocket::from(socket);
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
+}
+
+/// A place among the connections of one service, given back when the last holder is gone.
+type Seat = Arc<OwnedSemaphorePermit>;
+
+async fn accept(gate: Arc<Gate>, service: Arc<Service>, listener: TcpListener) {
+    let seats = Arc::new(Semaphore::new(limits::CONNECTIONS));
+    loop {
+        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let _ = stream.set_nodelay(true);
+                let (gate, service) = (Arc::clone(&gate), Arc::clone(&service));
+                tokio::spawn(async move { gate.serve(&service, stream, Arc::new(seat)).await });
+            }
+            // Too many open files, most likely: connections that end make room.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+impl Gate {
+    async fn serve(self: Arc<Self>, service: &Service, stream: TcpStream, seat: Seat) {
+        match service {
+            Service::Proxy => self.serve_http(Road::Proxy, stream, seat).await,
+            Service::LoopbackHttp { port } => self.serve_http(Road::Loopback { port: *port }, stream, seat).await,
+            Service::LoopbackStream { port } => {
+                self.serve_stream(&Host::Address([127, 0, 0, 1].into()), *port, stream)
+                    .await;
+            }
+            Service::Direct { host, port, http } => self.serve_straight(host.clone(), *port, *http, stream, seat).await,
+            Service::Transparent { port, http } => {
+                let meant = stream.local_addr().map(|local| self.name_meant(local));
+                match meant {
+                    Ok(Ok(host)) => self.serve_straight(host, *port, *http, stream, seat).await,
+                    Ok(Err(address)) => {
+                        let what = format!("connect {}", SocketAddr::new(address, *port));
+                        let why = "the address stands for no name: look the name up first, or use the proxy";
+                        let refused = self.channel.refuse(Code::NameMismatch, &what, why).await;
+                        self.say_and_close(stream, *http, &refused).await;
+                    }
+                    // The client is gone already.
+                    Err(_) => {}
+                }
+            }
+            Service::DnsStream => self.serve_dns_stream(stream).await,
+            // Served by `serve_datagrams`.
+            Service::DnsDatagram => {}
+        }
+    }
+
+    fn name_meant(&self, local: SocketAddr) -> Result<Host, std::net::IpAddr> {
+        let address = local.ip().to_canonical();
+        let table = self.synthetic.lock().map_err(|_| address)?;
+        table.name_of(address).cloned().ok_or(address)
+    }
+
+    /// Tells a client of plain HTTP why; others have no words for it and see the connection close.
+    async fn say_and_close(&self, mut stream: TcpStream, http: bool, refused: &Refused) {
+        if http {
+            let text = refused.text();
+            let head = format!(
+                "HTTP/1.1 403 Forbidden\r\ncontent-type: text/plain; charset=utf-8\r\nbailiwick-code: {}\r\n\
+                 connection: close\r\ncontent-length: {}\r\n\r\n{text}",
+                refused.code,
+                text.len()
+            );
+            // A client that does not listen has lost nothing but the reason.
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    }
+
+    async fn serve_straight(self: Arc<Self>, host: Host, port: u16, http: bool, stream: TcpStream, seat: Seat) {
+        if http {
+            self.serve_http(Road::Straight { host, port }, stream, seat).await;
+        } else {
+            self.serve_stream(&host, port, stream).await;
+        }
+    }
+
+    async fn serve_stream(&self, host: &Host, port: u16, stream: TcpStream) {
+        // A refusal is on record; on a bare stream there is no way to say it.
+        if let Ok(reached) = self.open_tunnel(host, port).await {
+            self.join(stream, &[], host, port, reached).await;
+        }
+    }
+
+    async fn serve_http(self: Arc<Self>, road: Road, stream: TcpStream, seat: Seat) {
+        let known = Arc::new(Known::default());
+        let road = Arc::new(road);
+        let gate = Arc::clone(&self);
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let (gate, road) = (Arc::clone(&gate), Arc::clone(&road));
+            let (known, seat) = (Arc::clone(&known), Arc::clone(&seat));
+            async move {
+                let response = if request.method() == Method::CONNECT {
+                    gate.connect(&road, request, seat).await
+                } else {
+                    gate.answer(&road, &known, request).await
+                };
+                Ok::<Response<Body>, Infallible>(response)
+            }
+        });
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder
+            .half_close(true)
+            .max_headers(limits::HEAD_LINES)
+            .max_header_size(limits::HEAD_BYTES)
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits::HEAD_TIME);
+        let served = builder
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
+            .await;
+        // hyper has answered already; what could not be read as a request is put on record.
+        if let Err(fault) = served
+            && fault.is_parse()
+        {
+            self.channel
+                .refuse(Code::MalformedRequest, "an HTTP request", &fault.to_string())
+                .await;
+        }
+    }
+
+    /// Answers CONNECT: asks, dials, and then joins the two ends once the client has said whom it greets.
+    async fn connect(
+        self: &Arc<Self>,
+        road: &Road,
+        mut request: hyper::Request<Incoming>,
+        seat: Seat,
+    ) -> Response<Body> {
+        let written = format!("CONNECT {}", request.uri());
+        let parsed = match (road, request.uri().authority()) {
+            (Road::Straight { .. } | Road::Loopback { .. }, _) => Err("this is not a proxy".into()),
+            (Road::Proxy, Some(authority)) if authority.port().is_some() => {
+                bailiwick_model::HttpUrl::authority(authority.as_str(), 443).map_err(|fault| fault.to_string())
+            }
+            (Road::Proxy, _) => Err("CONNECT takes `host:port`".to_owned()),
+        };
+        let (host, port) = match parsed {
+            Ok(parsed) => parsed,
+            Err(why) => {
+                return self
+                    .channel
+                    .refuse(Code::MalformedRequest, &written, &why)
+                    .await
+                    .response();
+            }
+        };
+        let reached = match self.open_tunnel(&host, port).await {
+            Ok(reached) => reached,
+            Err(refused) => return refused.response(),
+        };
+        let upgrade = hyper::upgrade::on(&mut request);
+        let gate = Arc::clone(self);
+        tokio::spawn(async move {
+            // A client that went away drops the effect, which says so.
+            if let Ok(upgraded) = upgrade.await {
+                match upgraded.downcast::<TokioIo<TcpStream>>() {
+                    Ok(parts) => {
+                        let client = parts.io.into_inner();
+                        gate.join(client, &parts.read_buf, &host, port, reached).await;
+                    }
+                    Err(upgraded) => gate.join(TokioIo::new(upgraded), &[], &host, port, reached).await,
+                }
+            }
+            drop(seat);
+        });
+        Response::new(whole(""))
+    }
+
+    /// DNS over a stream: each message has two bytes of length before it.
+    async fn serve_dns_stream(&self, mut stream: TcpStream) {
+        loop {
+            let message = tokio::time::timeout(limits::DNS_TIME, read_dns(&mut stream)).await;
+            let Ok(Some(message)) = message else { return };
+            let Some(answer) = self.answer_dns(&message).await else {
+                return;
+            };
+            let Ok(length) = u16::try_from(answer.len()) else { return };
+            let mut framed = length.to_be_bytes().to_vec();
+            framed.extend(answer);
+            match tokio::time::timeout(limits::DNS_TIME, stream.write_all(&framed)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
+    }
+}
+
+async fn read_dns(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let length = usize::from(stream.read_u16().await.ok()?);
+    if length > limits::DNS_BYTES {
+        return None;
+    }
+    let mut message = vec![0u8; length];
+    stream.read_exact(&mut message).await.ok()?;
+    Some(message)
+}
+
+async fn serve_datagrams(gate: Arc<Gate>, socket: Arc<UdpSocket>) {
+    let waiting = Arc::new(Semaphore::new(limits::DNS_QUESTIONS));
+    // One byte more than may be sent, so that what is too long is seen.
+    let mut buffer = vec![0u8; limits::DNS_BYTES.saturating_add(1)];
+    loop {
+        let Ok((count, client)) = socket.recv_from(&mut buffer).await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&waiting).try_acquire_owned() else {
+            continue;
+        };
+        let question = buffer.get(..count).unwrap_or_default().to_vec();
+        let (gate, socket) = (Arc::clone(&gate), Arc::clone(&socket));
+        tokio::spawn(async move {
+            if let Some(answer) = gate.answer_dns(&question).await {
+                // The client asks again when an answer is lost.
+                let _ = socket.send_to(&answer, client).await;
+            }
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,185 @@
+//! Streams that are passed on unread, once their first words are right.
+//!
+//! Promises: P1 (no byte goes to a server before the greeting has been compared), P5, P11. Trust: both ends are
+//! hostile; what they say to each other inside TLS is not seen.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bailiwick_model::{Code, Host, Request, Resource, Verb};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
+
+use crate::dial::{Gate, Known, Reached};
+use crate::greeting::{self, GreetingFault};
+use crate::limits;
+use crate::refusal::Refused;
+
+/// What went through a stream so far, and when last.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    start: Instant,
+    last: AtomicU64,
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
+impl Meter {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            start: Instant::now(),
+            last: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+        })
+    }
+
+    fn count(&self, counter: &AtomicU64, bytes: usize) {
+        counter.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let since = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(since, Ordering::Relaxed);
+    }
+
+    /// Returns when nothing has gone through for [`limits::IDLE_TIME`].
+    pub(crate) async fn idle(&self) {
+        loop {
+            let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
+            let silent = self.start.elapsed().saturating_sub(last);
+            if silent >= limits::IDLE_TIME {
+                return;
+            }
+            tokio::time::sleep(limits::IDLE_TIME.saturating_sub(silent)).await;
+        }
+    }
+}
+
+impl std::fmt::Display for Meter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sent = self.written.load(Ordering::Relaxed);
+        let received = self.read.load(Ordering::Relaxed);
+        write!(f, "{sent} bytes sent, {received} received")
+    }
+}
+
+/// A stream to a server whose bytes are counted.
+pub(crate) struct Metered<S> {
+    stream: S,
+    meter: Arc<Meter>,
+}
+
+impl<S> Metered<S> {
+    pub(crate) fn new(stream: S, meter: Arc<Meter>) -> Self {
+        Self { stream, meter }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let count = buf.filled().len().saturating_sub(before);
+        if count > 0 {
+            self.meter.count(&self.meter.read, count);
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if let Poll::Ready(Ok(count)) = polled {
+            self.meter.count(&self.meter.written, count);
+        }
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        if let Poll::Ready(Ok(count)) = polled {
+            self.meter.count(&self.meter.written, count);
+        }
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Gate {
+    /// The request for a tunnel.
+    pub(crate) fn tunnel_request(&self, host: &Host, port: u16) -> Request {
+        let endpoint = Resource::Endpoint {
+            host: host.clone(),
+            port,
+        };
+        Request::new(self.channel.task(), Verb::Tunnel, endpoint)
+    }
+
+    /// Asks for a tunnel and opens it; nothing has been sent yet.
+    pub(crate) async fn open_tunnel(&self, host: &Host, port: u16) -> Result<Reached, Refused> {
+        let request = self.tunnel_request(host, port);
+        self.reach(host, port, &request, &Known::default()).await
+    }
+
+    /// Joins a client to an open tunnel, from the greeting to the end. `early` are bytes of the client's that have been
+    /// read already.
+    pub(crate) async fn join<S>(&self, mut client: S, early: &[u8], host: &Host, port: u16, mut reached: Reached)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let act = self.tunnel_request(host, port).to_string();
+        let first = if reached.match_server_name {
+            match self.compare_greeting(&mut client, early, host).await {
+                Ok(bytes) => bytes,
+                Err((code, why)) => {
+                    reached.effect.settle(false, format!("no byte sent: {why}"));
+                    self.channel.refuse(code, &act, &why).await;
+                    return;
+                }
+            }
+        } else {
+            early.to_vec()
+        };
+        reached.effect.begin();
+        let meter = Meter::new();
+        let mut server = Metered::new(reached.stream, Arc::clone(&meter));
+        let passed = async {
+            server.write_all(&first).await?;
+            copy_bidirectional_with_sizes(&mut client, &mut server, limits::TUNNEL_BUFFER, limits::TUNNEL_BUFFER).await
+        };
+        let end = tokio::select! {
+            passed = passed => passed.err().map_or_else(String::new, |fault| format!(", then {fault}")),
+            () = meter.idle() => ", then silent for too long".into(),
+        };
+        reached.effect.settle(true, format!("{meter}{end}"));
+    }
+
+    async fn compare_greeting<S>(&self, client: &mut S, early: &[u8], host: &Host) -> Result<Vec<u8>, (Code, String)>
+    where
+        S: AsyncRead + Unpin,
+    {
+        let greeting = greeting::read(client, early).await.map_err(|fault| match fault {
+            GreetingFault::Silent => (Code::NotTls, "the client said nothing".into()),
+            GreetingFault::NotTls(why) => (Code::NotTls, why),
+            GreetingFault::Limit(why) => (Code::LimitReached, why.into()),
+        })?;
+        greeting::names_host(greeting.name.as_deref(), host).map_err(|why| (Code::NameMismatch, why))?;
+        Ok(greeting.bytes)
+    }
+}
