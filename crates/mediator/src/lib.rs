@@ -24,5 +24,5 @@ mod task;
 pub use decide::decide;
 pub use monitor::{Mediator, TaskFault, TaskSpec};
 pub use rules::Rules;
-pub use session::{Session, SessionFault};
+pub use session::{Reply, Session, SessionFault};
 pub use snapshot::{Clearances, Grant, Purpose, Snapshot, Used};
