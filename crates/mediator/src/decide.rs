@@ -8,7 +8,7 @@
 //! Not here: what the rules mean (`policy`), reserving and recording (`commit`).
 
 use bailiwick_authority::Held;
-use bailiwick_model::{Code, Decision, Host, Obligation, Reason, Request, Resource, Verdict};
+use bailiwick_model::{Code, Decision, Obligation, Reason, Request, Verdict};
 
 use crate::form;
 use crate::snapshot::{Grant, Snapshot};
@@ -50,11 +50,9 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
     let mut uses = Uses::default();
     match decision.verdict {
         Verdict::Allow => {
-            for duty in duties(request) {
-                if !decision.obligations.contains(&duty) {
-                    decision.obligations.push(duty);
-                }
-            }
+            decision
+                .obligations
+                .extend(missing_duty(request, &decision.obligations));
             uses.grant = grant;
             uses.capability = held.and_then(|held| counted(held, snapshot));
         }
@@ -144,16 +142,11 @@ fn granted(decision: Decision) -> Decision {
     }
 }
 
-/// What the gate must do, whatever the rules say: dial what was decided about, and let a tunnel carry what it names.
-fn duties(request: &Request) -> Vec<Obligation> {
-    let dial = request.address().map(|address| Obligation::DialAddress { address });
-    let name = match &request.resource {
-        Resource::Endpoint {
-            host: Host::Name(_), ..
-        } => Some(Obligation::MatchServerName),
-        _ => None,
-    };
-    dial.into_iter().chain(name).collect()
+/// Whatever the rules say, only the address that was decided about may be dialled.
+fn missing_duty(request: &Request, duties: &[Obligation]) -> Option<Obligation> {
+    let is_there = duties.iter().any(|duty| matches!(duty, Obligation::DialAddress { .. }));
+    let address = request.address().filter(|_| !is_there)?;
+    Some(Obligation::DialAddress { address })
 }
 
 /// The place of the capability whose count goes down, if it has one.

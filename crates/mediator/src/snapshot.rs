@@ -3,6 +3,7 @@
 //! Promises: P14 (a decision is a function of the request and this). Trust: made by the mediator alone.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use bailiwick_authority::{Authority, act_covers, covers};
@@ -111,6 +112,25 @@ pub struct Snapshot {
     pub version: u64,
     /// True when someone is there who can be asked.
     pub approver_present: bool,
+}
+
+impl fmt::Debug for Snapshot {
+    /// All but the rules, which stand as their digest.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("task", &self.task)
+            .field("purpose", &self.purpose)
+            .field("authority", &self.authority)
+            .field("policy", &self.policy.digest())
+            .field("label", &self.label)
+            .field("clearances", &self.clearances)
+            .field("grants", &self.grants)
+            .field("used", &self.used)
+            .field("now", &self.now)
+            .field("version", &self.version)
+            .field("approver_present", &self.approver_present)
+            .finish()
+    }
 }
 
 impl Snapshot {

@@ -4,7 +4,7 @@
 //! outright is not granted). Not here: laying the trees into a fence (whoever holds the permits).
 
 use bailiwick_gate::{Mediator as _, Outcome, Permit};
-use bailiwick_model::{Obligation, Request, Resource, TaskId, Verb};
+use bailiwick_model::{Code, Obligation, Request, Resource, TaskId, Verb};
 
 use crate::monitor::{Mediator, TaskFault};
 
@@ -12,7 +12,8 @@ impl Mediator {
     /// Asks for every tree that the task's rules may allow whole, widest first, and returns the permits.
     ///
     /// A tree that lies in one already granted by the same or a stronger verb is not asked for again, unless it is
-    /// hidden or guarded there. What is asked and not allowed stands on record, and is not returned.
+    /// hidden or guarded there. What is asked and not allowed stands on record, and is not returned. A tree that may be
+    /// written is handed over to be read, too: one whose reading a rule denies is not granted at all.
     pub fn grant_trees(&self, id: TaskId) -> Result<Vec<(Request, Permit)>, TaskFault> {
         let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
         let mut candidates = task.policy.tree_candidates();
@@ -21,7 +22,7 @@ impl Mediator {
         let mut granted: Vec<(Request, Permit)> = Vec::new();
         for (verb, tree) in candidates {
             let request = Request::new(id, verb, Resource::Tree(tree));
-            if granted.iter().any(|(wide, permit)| holds(wide, permit, &request)) {
+            if granted.iter().any(|(wide, permit)| holds(wide, permit, &request)) || self.reading_is_denied(&request) {
                 continue;
             }
             if let Outcome::Allow(permit) = self.decide(&request) {
@@ -29,6 +30,11 @@ impl Mediator {
             }
         }
         Ok(granted)
+    }
+
+    fn reading_is_denied(&self, request: &Request) -> bool {
+        let reading = Request::new(request.task, Verb::Read, request.resource.clone());
+        request.verb == Verb::Write && self.question(&reading).code == Code::DeniedByRule
     }
 }
 
@@ -44,7 +50,6 @@ fn holds(wide: &Request, permit: &Permit, narrow: &Request) -> bool {
     outer.holds(inner) && is_as_strong(&wide.verb, &narrow.verb) && !closed
 }
 
-/// A tree that may be written is handed over to be read, too.
 fn is_as_strong(wide: &Verb, narrow: &Verb) -> bool {
     wide == narrow || (*wide == Verb::Write && narrow.is_file())
 }
