@@ -154,7 +154,11 @@ impl Effect {
 impl Drop for Effect {
     fn drop(&mut self) {
         if !self.settled {
-            let note = if self.begun { "broken off" } else { "given up before it was done" };
+            let note = if self.begun {
+                "broken off"
+            } else {
+                "given up before it was done"
+            };
             self.channel.settle(self.spent.nonce(), self.begun, note.into());
         }
     }
@@ -182,10 +186,12 @@ impl Line {
         loop {
             tokio::select! {
                 got = read.read(&mut buffer) => {
-                    let count = got?;
-                    if count == 0 {
-                        return Ok(());
-                    }
+                    let count = match got {
+                        Ok(0) => return Ok(()),
+                        Ok(count) => count,
+                        Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+                        Err(fault) => return Err(fault.into()),
+                    };
                     reader.push(buffer.get(..count).unwrap_or_default());
                     while let Some(frame) = reader.next_frame().map_err(ClientFault::from)? {
                         let reply = self.client.receive(frame)?;
@@ -193,7 +199,12 @@ impl Line {
                     }
                 }
                 wrote = write.write(&self.out), if !self.out.is_empty() => {
-                    self.out.drain(..wrote?);
+                    match wrote {
+                        Ok(count) => drop(self.out.drain(..count)),
+                        // The mediator closed it while something was on its way: that is an end like any other.
+                        Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                        Err(fault) => return Err(fault.into()),
+                    }
                 }
                 say = said.recv(), if self.out.len() < WRITE_AHEAD => match say {
                     Some(say) => self.say(say)?,

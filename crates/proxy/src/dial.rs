@@ -118,14 +118,15 @@ impl Gate {
     pub(crate) async fn ask_resolve(&self, host: &Host) -> Result<Effect, Refused> {
         let request = Request::new(self.channel.task(), Verb::Resolve, Resource::Name(host.clone()));
         let effect = self.channel.ask(&request).await?;
-        for obligation in effect.spent().obligations() {
-            // A look-up has nothing to dial and no greeting: either could not be kept here.
-            match obligation {
-                Obligation::DialAddress { .. }
-                | Obligation::MatchServerName
-                | Obligation::Hide { .. }
-                | Obligation::Guard { .. } => return Err(unkept(effect, &request.to_string())),
-            }
+        // A look-up has nothing to dial and no greeting: no obligation could be kept here.
+        let cannot_keep = |obligation: &Obligation| match obligation {
+            Obligation::DialAddress { .. }
+            | Obligation::MatchServerName
+            | Obligation::Hide { .. }
+            | Obligation::Guard { .. } => true,
+        };
+        if effect.spent().obligations().iter().any(cannot_keep) {
+            return Err(unkept(effect, &request.to_string()));
         }
         Ok(effect)
     }
@@ -190,6 +191,9 @@ fn unkept(effect: Effect, act: &str) -> Refused {
         id: effect.spent().decision(),
         code: Code::PermitRefused,
     };
-    effect.settle(false, "the permit carries an obligation that the network gate cannot keep");
+    effect.settle(
+        false,
+        "the permit carries an obligation that the network gate cannot keep",
+    );
     Refused::new(refusal, act)
 }

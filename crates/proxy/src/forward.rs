@@ -112,13 +112,10 @@ impl Road {
         match self {
             Self::Proxy | Self::Straight { .. } => Ok(url),
             // Whatever the spelling, one address is asked about.
-            Self::Loopback { port } => HttpUrl::from_parts(
-                Scheme::Http,
-                Host::Address([127, 0, 0, 1].into()),
-                *port,
-                &url.target(),
-            )
-            .map_err(|fault| flaw(Code::MalformedRequest, fault.to_string())),
+            Self::Loopback { port } => {
+                HttpUrl::from_parts(Scheme::Http, Host::Address([127, 0, 0, 1].into()), *port, &url.target())
+                    .map_err(|fault| flaw(Code::MalformedRequest, fault.to_string()))
+            }
         }
     }
 

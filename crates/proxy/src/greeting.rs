@@ -83,3 +83,47 @@ pub(crate) fn names_host(name: Option<&str>, host: &Host) -> Result<(), String> 
         (Some(name), Host::Name(_) | Host::Address(_)) => Err(format!("the TLS greeting names `{name}`")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_now(bytes: &[u8], cut: usize) -> Result<Greeting, GreetingFault> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let (early, mut rest) = bytes.split_at(cut.min(bytes.len()));
+        runtime.block_on(read(&mut rest, early))
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn p4_no_bytes_are_a_greeting_by_chance(bytes in proptest::collection::vec(0u8..=255, 0..300), cut in 0usize..300) {
+            proptest::prop_assert!(read_now(&bytes, cut).is_err());
+        }
+
+        #[test]
+        fn p4_noise_after_a_good_beginning_never_panics(bytes in proptest::collection::vec(0u8..=255, 0..300)) {
+            let length = u8::try_from(bytes.len().min(250)).unwrap();
+            let head = [22, 3, 1, 0, length.saturating_add(4), 1, 0, 0, length];
+            let _ = read_now(&[&head[..], &bytes].concat(), 3);
+        }
+    }
+
+    #[test]
+    fn p5_names_are_compared_in_their_one_form() {
+        let host = |text: &str| Host::parse(text).unwrap();
+        assert!(names_host(Some("A.test."), &host("a.test")).is_ok());
+        assert!(names_host(None, &host("127.0.0.1")).is_ok());
+        for (name, other) in [
+            (None, "a.test"),
+            (Some("b.test"), "a.test"),
+            (Some("a.test"), "127.0.0.1"),
+            (Some("127.0.0.1"), "127.0.0.1"),
+            (Some("x.a.test"), "a.test"),
+        ] {
+            assert!(names_host(name, &host(other)).is_err(), "{name:?} {other}");
+        }
+    }
+}

@@ -246,7 +246,7 @@ impl Gate {
         let written = format!("CONNECT {}", request.uri());
         let parsed = match (road, request.uri().authority()) {
             (Road::Straight { .. } | Road::Loopback { .. }, _) => Err("this is not a proxy".into()),
-            (Road::Proxy, Some(authority)) if authority.port().is_some() => {
+            (Road::Proxy, Some(authority)) if authority.port().is_some() && request.uri().scheme().is_none() => {
                 bailiwick_model::HttpUrl::authority(authority.as_str(), 443).map_err(|fault| fault.to_string())
             }
             (Road::Proxy, _) => Err("CONNECT takes `host:port`".to_owned()),
@@ -291,7 +291,9 @@ impl Gate {
             let Some(answer) = self.answer_dns(&message).await else {
                 return;
             };
-            let Ok(length) = u16::try_from(answer.len()) else { return };
+            let Ok(length) = u16::try_from(answer.len()) else {
+                return;
+            };
             let mut framed = length.to_be_bytes().to_vec();
             framed.extend(answer);
             match tokio::time::timeout(limits::DNS_TIME, stream.write_all(&framed)).await {

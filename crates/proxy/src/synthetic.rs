@@ -97,7 +97,14 @@ mod tests {
         assert_eq!(table.address_of(&name(1)), first);
         assert_eq!(table.name_of(first.into()), Some(&name(1)));
         assert_eq!(table.name_of(second.to_ipv6_mapped().into()), Some(&name(2)));
-        for other in ["127.64.0.0", "127.64.9.9", "127.0.0.1", "127.65.0.1", "::1", "10.64.0.1"] {
+        for other in [
+            "127.64.0.0",
+            "127.64.9.9",
+            "127.0.0.1",
+            "127.65.0.1",
+            "::1",
+            "10.64.0.1",
+        ] {
             assert_eq!(table.name_of(other.parse().unwrap()), None, "{other}");
         }
     }

@@ -1,0 +1,14 @@
+//! The network gate against a mediator that answers by a closure, with real sockets on the loopback.
+
+#[cfg(test)]
+mod dns;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod http;
+#[cfg(test)]
+mod streams;
+#[cfg(test)]
+mod tunnels;
+#[cfg(test)]
+mod world;

@@ -1,0 +1,395 @@
+//! A gate in a thread, a mediator that answers by a closure, servers on the loopback.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bailiwick_gate::{Answer, Call, FrameReader, PROTOCOL, PermitTerms, Question, Refusal, decode, digest_of, encode};
+use bailiwick_model::{Code, DecisionId, Host, Millis, Nonce, Obligation, Request, TaskId, Verb};
+use bailiwick_proxy::{Config, GateFault, Resolve, Service, run};
+
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the mediator in a test answers.
+pub enum Say {
+    /// Allow, with the obligations that the real one gives.
+    Allow,
+    /// Allow, with these.
+    AllowUnder(Vec<Obligation>),
+    Deny(Code),
+    Ask,
+    /// No answer at all.
+    Silence,
+    /// An answer that is no frame.
+    Nonsense,
+}
+
+/// What the mediator has seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    Asked(String, Option<IpAddr>),
+    Settled(bool, String),
+    Refused(Code, String),
+}
+
+pub type Log = Arc<Mutex<Vec<Seen>>>;
+
+/// A resolver that knows a few names and writes down what it was asked.
+#[derive(Clone, Default)]
+pub struct Zone {
+    pub names: BTreeMap<String, Vec<IpAddr>>,
+    pub asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Resolve for Zone {
+    async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        self.asked.lock().unwrap().push(name.into());
+        let found = self.names.get(name).cloned();
+        found.ok_or_else(|| io::Error::other("no such name"))
+    }
+}
+
+pub struct World {
+    pub log: Log,
+    pub zone: Zone,
+    pub addresses: Vec<SocketAddr>,
+    pub channel: UnixStream,
+    gate: Option<JoinHandle<Result<(), GateFault>>>,
+}
+
+/// Obligations as the real mediator gives them.
+pub fn usual(request: &Request) -> Vec<Obligation> {
+    let mut obligations = Vec::new();
+    if let Some(address) = request.address() {
+        obligations.push(Obligation::DialAddress { address });
+    }
+    if request.verb == Verb::Tunnel {
+        obligations.push(Obligation::MatchServerName);
+    }
+    obligations
+}
+
+fn far_future() -> Millis {
+    Millis(u64::MAX / 2)
+}
+
+fn mediate(mut socket: UnixStream, log: &Log, rules: &(dyn Fn(&Request) -> Say + Send)) {
+    let mut reader = FrameReader::default();
+    let mut buffer = [0u8; 65536];
+    let mut number = 0u64;
+    loop {
+        let count = match socket.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => count,
+        };
+        reader.push(&buffer[..count]);
+        while let Some(frame) = reader.next_frame().unwrap() {
+            number += 1;
+            let n = number.to_be_bytes();
+            let id = DecisionId([n[2], n[3], n[4], n[5], n[6], n[7]]);
+            let answer = match decode::<Call>(frame).unwrap() {
+                Call::Hello { protocol, .. } => {
+                    assert_eq!(protocol, PROTOCOL);
+                    Answer::Hello {
+                        protocol,
+                        build: "test".into(),
+                    }
+                }
+                Call::Decide { call, request } => {
+                    let seen = Seen::Asked(request.to_string(), request.address());
+                    log.lock().unwrap().push(seen);
+                    let allow = |obligations| {
+                        let mut nonce = [0u8; 16];
+                        nonce[..8].copy_from_slice(&n);
+                        Answer::Allow {
+                            call,
+                            terms: Box::new(PermitTerms {
+                                decision: id,
+                                digest: digest_of(&request),
+                                task: request.task,
+                                nonce: Nonce(nonce),
+                                deadline: far_future(),
+                                obligations,
+                            }),
+                        }
+                    };
+                    match rules(&request) {
+                        Say::Allow => allow(usual(&request)),
+                        Say::AllowUnder(obligations) => allow(obligations),
+                        Say::Deny(code) => Answer::Deny {
+                            call,
+                            refusal: Refusal { id, code },
+                        },
+                        Say::Ask => Answer::Question {
+                            call,
+                            question: Question { id },
+                        },
+                        Say::Silence => continue,
+                        Say::Nonsense => {
+                            let _ = socket.write_all(b"\0\0\0\x02{}");
+                            continue;
+                        }
+                    }
+                }
+                Call::Settle { call, settlement } => {
+                    log.lock()
+                        .unwrap()
+                        .push(Seen::Settled(settlement.done, settlement.note));
+                    Answer::Settled { call }
+                }
+                Call::Refused { call, code, what, .. } => {
+                    log.lock().unwrap().push(Seen::Refused(code, what));
+                    Answer::Deny {
+                        call,
+                        refusal: Refusal { id, code },
+                    }
+                }
+            };
+            if socket.write_all(&encode(&answer).unwrap()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl World {
+    /// Starts a gate that serves these on loopback ports, and a mediator that answers by `rules`.
+    pub fn new(
+        services: Vec<Service>,
+        hosts: &[(&str, &str)],
+        zone: Zone,
+        rules: impl Fn(&Request) -> Say + Send + 'static,
+    ) -> Self {
+        let mut addresses = Vec::new();
+        let mut sockets: Vec<OwnedFd> = Vec::new();
+        for service in &services {
+            if *service == Service::DnsDatagram {
+                let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                addresses.push(socket.local_addr().unwrap());
+                sockets.push(socket.into());
+            } else {
+                let socket = TcpListener::bind("0.0.0.0:0").unwrap();
+                addresses.push(([127, 0, 0, 1], socket.local_addr().unwrap().port()).into());
+                sockets.push(socket.into());
+            }
+        }
+        let config = Config {
+            task: TaskId([7; 8]),
+            sockets: services,
+            hosts: hosts
+                .iter()
+                .map(|(name, address)| (Host::parse(name).unwrap(), address.parse().unwrap()))
+                .collect(),
+            build: "test".into(),
+        };
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let log = Log::default();
+        let channel = ours.try_clone().unwrap();
+        let written = Arc::clone(&log);
+        std::thread::spawn(move || mediate(ours, &written, &rules));
+        let resolver = zone.clone();
+        let gate = std::thread::spawn(move || run(config, sockets, theirs, resolver));
+        Self {
+            log,
+            zone,
+            addresses,
+            channel,
+            gate: Some(gate),
+        }
+    }
+
+    /// A gate with one proxy, names pinned to the loopback.
+    pub fn proxy(names: &[&str], rules: impl Fn(&Request) -> Say + Send + 'static) -> Self {
+        let hosts: Vec<(&str, &str)> = names.iter().map(|name| (*name, "127.0.0.1")).collect();
+        Self::new(vec![Service::Proxy], &hosts, Zone::default(), rules)
+    }
+
+    pub fn connect(&self, service: usize) -> TcpStream {
+        patient(TcpStream::connect(self.addresses[service]).unwrap())
+    }
+
+    /// Sends bytes to a service and reads until it closes.
+    pub fn exchange(&self, service: usize, bytes: &str) -> String {
+        let mut stream = self.connect(service);
+        stream.write_all(bytes.as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        read_all(&mut stream)
+    }
+
+    /// One `GET` through the proxy.
+    pub fn get(&self, url: &str) -> String {
+        self.exchange(0, &format!("GET {url} HTTP/1.1\r\nconnection: close\r\n\r\n"))
+    }
+
+    pub fn seen(&self) -> Vec<Seen> {
+        self.log.lock().unwrap().clone()
+    }
+
+    pub fn asked(&self) -> Vec<String> {
+        let acts = self.seen().into_iter().filter_map(|seen| match seen {
+            Seen::Asked(act, _) => Some(act),
+            _ => None,
+        });
+        acts.collect()
+    }
+
+    /// Waits until something stands in the log.
+    pub fn wait_for(&self, what: &str, test: impl Fn(&Seen) -> bool) {
+        let start = Instant::now();
+        while !self.seen().iter().any(&test) {
+            assert!(start.elapsed() < PATIENCE, "never seen: {what}; but {:?}", self.seen());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Closes the channel and waits for the gate to end.
+    pub fn end(&mut self) -> Result<(), GateFault> {
+        let _ = self.channel.shutdown(Shutdown::Both);
+        self.gate.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if self.gate.is_some() && !std::thread::panicking() {
+            self.end().unwrap();
+        }
+    }
+}
+
+pub fn patient(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+pub fn read_all(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Reads up to the end of a head.
+pub fn read_head(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let mut byte = [0u8; 1];
+    while !bytes.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => bytes.push(byte[0]),
+            _ => break,
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A server that writes down what each connection said first, and lets `serve` go on.
+pub struct Origin {
+    pub address: SocketAddr,
+    pub heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl Origin {
+    /// Each connection: the head is read and kept, then `serve` has the stream.
+    pub fn http(serve: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Self {
+        Self::raw(move |stream, heard| {
+            let head = read_head(stream);
+            if head.is_empty() {
+                return;
+            }
+            heard.lock().unwrap().push(head.clone());
+            serve(&head, stream);
+        })
+    }
+
+    /// A server whose answers say only that it was reached.
+    pub fn plain() -> Self {
+        Self::http(|_, stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nreached");
+        })
+    }
+
+    pub fn raw(serve: impl Fn(&mut TcpStream, &Arc<Mutex<Vec<String>>>) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+        let kept = Arc::clone(&heard);
+        let serve = Arc::new(serve);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (serve, heard) = (Arc::clone(&serve), Arc::clone(&kept));
+                std::thread::spawn(move || serve(&mut patient(stream), &heard));
+            }
+        });
+        Self { address, heard }
+    }
+
+    /// A server that echoes all it is sent, and writes down that it was reached.
+    pub fn echo() -> Self {
+        Self::raw(|stream, heard| {
+            heard.lock().unwrap().push("connected".into());
+            let mut buffer = [0u8; 4096];
+            while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                heard.lock().unwrap().push(format!("{count} bytes"));
+                if stream.write_all(&buffer[..count]).is_err() {
+                    return;
+                }
+            }
+        })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    pub fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+/// A TLS 1.2/1.3 greeting as a client sends it, with or without a server name.
+pub fn client_hello(name: Option<&str>) -> Vec<u8> {
+    fn prefixed(width: usize, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+        [&length[4 - width..], body].concat()
+    }
+    let extension = |kind: u16, body: &[u8]| [kind.to_be_bytes().as_slice(), &prefixed(2, body)].concat();
+    let mut extensions = Vec::new();
+    if let Some(name) = name {
+        let entry = [&[0u8], prefixed(2, name.as_bytes()).as_slice()].concat();
+        extensions.extend(extension(0, &prefixed(2, &entry)));
+    }
+    extensions.extend(extension(10, &prefixed(2, &[0, 29])));
+    extensions.extend(extension(13, &prefixed(2, &[4, 3, 8, 4])));
+    extensions.extend(extension(43, &prefixed(1, &[3, 4, 3, 3])));
+    let share = [&[0u8, 29], prefixed(2, &[9; 32]).as_slice()].concat();
+    extensions.extend(extension(51, &prefixed(2, &share)));
+    let mut body = vec![3, 3];
+    body.extend([7u8; 32]);
+    body.extend(prefixed(1, &[]));
+    body.extend(prefixed(2, &[0x13, 1, 0xc0, 0x2f]));
+    body.extend(prefixed(1, &[0]));
+    body.extend(prefixed(2, &extensions));
+    let handshake = [&[1u8], prefixed(3, &body).as_slice()].concat();
+    [&[22u8, 3, 1], prefixed(2, &handshake).as_slice()].concat()
+}
+
+/// The same greeting, its handshake message spread over records of at most `size` bytes.
+pub fn in_small_records(hello: &[u8], size: usize) -> Vec<u8> {
+    let pieces = hello[5..].chunks(size);
+    pieces
+        .flat_map(|piece| [&[22u8, 3, 1, 0, u8::try_from(piece.len()).unwrap()], piece].concat())
+        .collect()
+}
+
+/// Opens a tunnel through the proxy; the answer's head, and the stream.
+pub fn tunnel(world: &World, authority: &str) -> (String, TcpStream) {
+    let mut stream = world.connect(0);
+    write!(stream, "CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n").unwrap();
+    let head = read_head(&mut stream);
+    (head, stream)
+}
