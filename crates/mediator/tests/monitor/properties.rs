@@ -1,17 +1,15 @@
 //! What holds for every request and every state.
 
-mod house;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::house::{House, Mood, Saying, TASK, act, dry, says, settlement, spec};
 use bailiwick_authority::Authority;
 use bailiwick_gate::{Mediator as _, Outcome};
 use bailiwick_mediator::{Clearances, Grant, Purpose, Snapshot, TaskSpec, Used, decide};
 use bailiwick_model::{
     Capability, Code, Constraints, Decision, Event, Label, Millis, Obligation, Request, Tag, TaskId, Verdict,
 };
-use house::{House, Mood, Saying, TASK, act, dry, says, settlement, spec};
 use proptest::prelude::*;
 
 fn requests() -> impl Strategy<Value = Request> {
@@ -233,7 +231,7 @@ proptest! {
                     }
                 }
                 Move::Ask(post) => {
-                    let asked = house::request(if post { "POST http://h.test/" } else { "read /a" });
+                    let asked = crate::house::request(if post { "POST http://h.test/" } else { "read /a" });
                     let left = 3 - done - lost - open.len() as u64;
                     match house.mediator.decide(&asked) {
                         Outcome::Allow(permit) => {

@@ -1,9 +1,7 @@
 //! Trees that are granted whole.
 
-mod house;
-
+use crate::house::{House, Saying, TASK, path, says, spec};
 use bailiwick_model::{Code, Decision, Event, Obligation, PathPattern, Request, Resource, Verb, Verdict};
-use house::{House, Saying, TASK, path, says, spec};
 
 fn granted(house: &House) -> Vec<(String, Vec<Obligation>)> {
     let trees = house.mediator.grant_trees(TASK).unwrap();

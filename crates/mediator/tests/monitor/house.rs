@@ -1,6 +1,5 @@
 //! What the tests share: a log in memory that can fail, a clock that stands, rules in a closure, and a gate that talks
 //! over a real socket.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

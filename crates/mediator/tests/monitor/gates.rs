@@ -1,16 +1,14 @@
 //! What every gate may rely on, shown in-process and over a socket with the same cases.
 
-mod house;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::house::{House, Mood, SocketGate, TASK, act, dry, plain_rules, request, says, settlement, spec};
 use bailiwick_gate::{Mediator, Outcome, Permit, PermitFault, Settlement, digest_of, encode};
 use bailiwick_mediator::{Grant, TaskSpec};
 use bailiwick_model::{
     Capability, Code, Constraints, Durability, Event, Label, Nonce, Obligation, Request, Tag, TaskId, Verdict,
 };
-use house::{House, Mood, SocketGate, TASK, act, dry, plain_rules, request, says, settlement, spec};
 
 fn over_both(spec: impl Fn() -> TaskSpec, case: impl Fn(&dyn Mediator, &House)) {
     let house = House::new(spec());
@@ -492,7 +490,7 @@ fn p3_a_count_holds_under_64_threads() {
 #[test]
 fn p11_a_permit_whose_record_becomes_durable_after_the_end_is_void() {
     // A log that keeps the caller waiting until the test says so.
-    struct Slow(Arc<house::MemoryLedger>, Arc<std::sync::Barrier>);
+    struct Slow(Arc<crate::house::MemoryLedger>, Arc<std::sync::Barrier>);
     struct Held(Box<dyn bailiwick_gate::Pending>, Arc<std::sync::Barrier>);
     impl bailiwick_gate::Pending for Held {
         fn index(&self) -> u64 {
@@ -530,8 +528,8 @@ fn p11_a_permit_whose_record_becomes_durable_after_the_end_is_void() {
     let ledger = Arc::new(Slow(Arc::default(), barrier.clone()));
     let mediator = bailiwick_mediator::Mediator::new(
         ledger,
-        Arc::<house::StandingClock>::default(),
-        Arc::<house::Numbers>::default(),
+        Arc::<crate::house::StandingClock>::default(),
+        Arc::<crate::house::Numbers>::default(),
     );
     mediator.begin(plain()).unwrap();
     std::thread::scope(|scope| {

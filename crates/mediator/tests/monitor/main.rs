@@ -1,0 +1,13 @@
+//! The mediator as a whole: what gates may rely on, what holds for every request and state, and decisions as vectors.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that panics has failed"
+)]
+
+mod gates;
+mod house;
+mod properties;
+mod standing;
