@@ -281,3 +281,145 @@ impl Line {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bailiwick_gate::{Answer, Call, PROTOCOL, PermitTerms, decode, digest_of, encode};
+    use bailiwick_model::{DecisionId, Host, Resource, Verb};
+
+    use super::*;
+
+    struct Mediator {
+        socket: UnixStream,
+        reader: FrameReader,
+    }
+
+    impl Mediator {
+        async fn hear(&mut self) -> Call {
+            loop {
+                if let Some(frame) = self.reader.next_frame().unwrap() {
+                    return decode(frame).unwrap();
+                }
+                let mut buffer = [0u8; 4096];
+                let count = self.socket.read(&mut buffer).await.unwrap();
+                assert!(count > 0, "the gate closed the channel");
+                self.reader.push(&buffer[..count]);
+            }
+        }
+
+        async fn say(&mut self, answer: &Answer) {
+            self.socket.write_all(&encode(answer).unwrap()).await.unwrap();
+        }
+    }
+
+    async fn pair() -> (Channel, Mediator) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (channel, line) = Channel::open(TaskId([1; 8]), "test", ours).unwrap();
+        tokio::spawn(line);
+        let mut mediator = Mediator {
+            socket: theirs,
+            reader: FrameReader::default(),
+        };
+        assert!(matches!(
+            mediator.hear().await,
+            Call::Hello {
+                gate: GateKind::Network,
+                ..
+            }
+        ));
+        let hello = Answer::Hello {
+            protocol: PROTOCOL,
+            build: "test".into(),
+        };
+        mediator.say(&hello).await;
+        (channel, mediator)
+    }
+
+    fn request() -> Request {
+        Request::new(
+            TaskId([1; 8]),
+            Verb::Resolve,
+            Resource::Name(Host::parse("a.test").unwrap()),
+        )
+    }
+
+    fn allow(call: u64, request: &Request, deadline: Millis) -> Answer {
+        Answer::Allow {
+            call,
+            terms: Box::new(PermitTerms {
+                decision: DecisionId([2; 6]),
+                digest: digest_of(request),
+                task: request.task,
+                nonce: Nonce([3; 16]),
+                deadline,
+                obligations: Vec::new(),
+            }),
+        }
+    }
+
+    async fn settled(mediator: &mut Mediator) -> Settlement {
+        match mediator.hear().await {
+            Call::Settle { settlement, .. } => settlement,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn p1_a_permit_that_nobody_waits_for_is_given_back() {
+        let (channel, mut mediator) = pair().await;
+        let asking = request();
+        assert!(
+            tokio::time::timeout(Duration::from_millis(20), channel.ask(&asking))
+                .await
+                .is_err()
+        );
+        let Call::Decide { call, request } = mediator.hear().await else {
+            panic!()
+        };
+        mediator.say(&allow(call, &request, Millis(u64::MAX))).await;
+        let settlement = settled(&mut mediator).await;
+        assert_eq!((settlement.nonce, settlement.done), (Nonce([3; 16]), false));
+    }
+
+    #[tokio::test]
+    async fn p1_an_effect_is_settled_however_it_ends() {
+        let (channel, mut mediator) = pair().await;
+        for (begun, deadline) in [(false, Millis(u64::MAX)), (true, Millis(u64::MAX)), (false, Millis(1))] {
+            let asker = channel.clone();
+            let asking = tokio::spawn(async move { asker.ask(&request()).await });
+            let Call::Decide { call, request } = mediator.hear().await else {
+                panic!()
+            };
+            mediator.say(&allow(call, &request, deadline)).await;
+            match asking.await.unwrap() {
+                Ok(mut effect) => {
+                    assert_ne!(deadline, Millis(1));
+                    if begun {
+                        effect.begin();
+                    }
+                    drop(effect);
+                }
+                Err(refused) => assert_eq!((refused.code, deadline), (Code::PermitRefused, Millis(1))),
+            }
+            assert_eq!(settled(&mut mediator).await.done, begun);
+            mediator
+                .say(&Answer::Settled {
+                    call: call.saturating_add(1),
+                })
+                .await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn p4_a_mediator_that_does_not_answer_is_a_refusal() {
+        let (channel, _mediator) = pair().await;
+        let Err(refused) = channel.ask(&request()).await else {
+            panic!("allowed")
+        };
+        assert_eq!(refused.code, Code::MediatorUnavailable);
+        let refused = channel.refuse(Code::NotTls, "a", "b").await;
+        assert_eq!((refused.code, refused.id), (Code::MediatorUnavailable, None));
+    }
+}

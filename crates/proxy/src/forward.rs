@@ -16,6 +16,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as _, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::upgrade::OnUpgrade;
 use hyper::{Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 
@@ -23,6 +24,7 @@ use crate::channel::Effect;
 use crate::dial::{Gate, Known, Reached};
 use crate::limits;
 use crate::refusal::Refused;
+use crate::serve::Seat;
 use crate::tunnel::{Meter, Metered};
 
 /// The body of an answer.
@@ -184,8 +186,9 @@ impl Gate {
         road: &Road,
         known: &Known,
         request: hyper::Request<Incoming>,
+        seat: Seat,
     ) -> Response<Body> {
-        match self.forward(road, known, request).await {
+        match self.forward(road, known, request, seat).await {
             Ok(response) => response,
             Err(refused) => refused.response(),
         }
@@ -196,6 +199,7 @@ impl Gate {
         road: &Road,
         known: &Known,
         mut request: hyper::Request<Incoming>,
+        seat: Seat,
     ) -> Result<Response<Body>, Refused> {
         let written = format!("{} {}", request.method(), request.uri());
         let url = match road.url_of(request.uri(), request.headers()) {
@@ -217,7 +221,7 @@ impl Gate {
             Road::Loopback { port } => self.reach_loopback(*port, &asked).await?,
         };
         let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-        let client = web_socket.then(|| hyper::upgrade::on(&mut request));
+        let client = web_socket.then(|| (hyper::upgrade::on(&mut request), seat));
         let (mut head, body) = request.into_parts();
         strip_hop_by_hop(&mut head.headers);
         head.headers.remove(header::HOST);
@@ -253,7 +257,7 @@ impl Gate {
         self: &Arc<Self>,
         request: hyper::Request<Incoming>,
         reached: Reached,
-        client: Option<hyper::upgrade::OnUpgrade>,
+        client: Option<(OnUpgrade, Seat)>,
         asked: &Request,
     ) -> Result<Response<Body>, Refused> {
         let meter = Meter::new();
@@ -261,6 +265,7 @@ impl Gate {
         let server = TokioIo::new(Metered::new(stream, Arc::clone(&meter)));
         let mut builder = hyper::client::conn::http1::Builder::new();
         builder
+            .max_buf_size(limits::BUFFER_BYTES)
             .max_headers(limits::HEAD_LINES)
             .max_header_size(limits::HEAD_BYTES);
         let (mut sender, connection) = match builder.handshake(server).await {
@@ -283,7 +288,7 @@ impl Gate {
         let status = response.status();
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return match client {
-                Some(client) => Ok(self.switch(response, client, effect, meter)),
+                Some((client, seat)) => Ok(switch(response, client, seat, effect, meter)),
                 None => {
                     effect.settle(true, "the server changed the protocol unasked");
                     let why = "the server changed the protocol unasked";
@@ -307,36 +312,37 @@ impl Gate {
         };
         Ok(Response::from_parts(head, body.boxed()))
     }
+}
 
-    /// Goes on as a web socket, passed on unread.
-    fn switch(
-        self: &Arc<Self>,
-        mut response: Response<Incoming>,
-        client: hyper::upgrade::OnUpgrade,
-        effect: Effect,
-        meter: Arc<Meter>,
-    ) -> Response<Body> {
-        let server = hyper::upgrade::on(&mut response);
-        let mut headers = response.headers().clone();
-        strip_hop_by_hop(&mut headers);
-        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-        tokio::spawn(async move {
-            if let (Ok(client), Ok(server)) = (client.await, server.await) {
-                let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
-                tokio::select! {
-                    // Both ends know how it ended; what counts here is how much went through.
-                    _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                    () = meter.idle() => {}
-                }
+/// Goes on as a web socket, passed on unread.
+fn switch(
+    mut response: Response<Incoming>,
+    client: OnUpgrade,
+    seat: Seat,
+    effect: Effect,
+    meter: Arc<Meter>,
+) -> Response<Body> {
+    let server = hyper::upgrade::on(&mut response);
+    let mut headers = response.headers().clone();
+    strip_hop_by_hop(&mut headers);
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    tokio::spawn(async move {
+        if let (Ok(client), Ok(server)) = (client.await, server.await) {
+            let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+            tokio::select! {
+                // Both ends know how it ended; what counts here is how much went through.
+                _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                () = meter.idle() => {}
             }
-            effect.settle(true, format!("web socket, {meter}"));
-        });
-        let mut answer = Response::new(whole(""));
-        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        *answer.headers_mut() = headers;
-        answer
-    }
+        }
+        effect.settle(true, format!("web socket, {meter}"));
+        drop(seat);
+    });
+    let mut answer = Response::new(whole(""));
+    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *answer.headers_mut() = headers;
+    answer
 }
 
 /// What is said when the server takes the connection and then does not answer in HTTP.

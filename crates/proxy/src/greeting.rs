@@ -33,6 +33,8 @@ pub(crate) enum GreetingFault {
     Limit(&'static str),
 }
 
+const TOO_LONG: GreetingFault = GreetingFault::Limit("the TLS greeting is too long");
+
 /// Reads a greeting. `early` are bytes that have been read already.
 pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S, early: &[u8]) -> Result<Greeting, GreetingFault> {
     match tokio::time::timeout(limits::GREETING_TIME, read_in_time(stream, early)).await {
@@ -49,9 +51,8 @@ async fn read_in_time<S: AsyncRead + Unpin>(stream: &mut S, early: &[u8]) -> Res
     loop {
         while fed < bytes.len() {
             let mut rest = bytes.get(fed..).unwrap_or_default();
-            let taken = acceptor
-                .read_tls(&mut rest)
-                .map_err(|fault| GreetingFault::NotTls(fault.to_string()))?;
+            // Reading from memory cannot fail, so this is the parser's own limit.
+            let taken = acceptor.read_tls(&mut rest).map_err(|_| TOO_LONG)?;
             fed = fed.saturating_add(taken);
             match acceptor.accept() {
                 Ok(Some(accepted)) => {
@@ -64,7 +65,7 @@ async fn read_in_time<S: AsyncRead + Unpin>(stream: &mut S, early: &[u8]) -> Res
             }
         }
         if bytes.len() >= limits::GREETING_BYTES {
-            return Err(GreetingFault::Limit("the TLS greeting is too long"));
+            return Err(TOO_LONG);
         }
         match stream.read(&mut piece).await {
             Ok(0) | Err(_) if bytes.is_empty() => return Err(GreetingFault::Silent),
@@ -109,6 +110,74 @@ mod tests {
             let head = [22, 3, 1, 0, length.saturating_add(4), 1, 0, 0, length];
             let _ = read_now(&[&head[..], &bytes].concat(), 3);
         }
+    }
+
+    /// What OpenSSL 3 sends for `-servername front.example.test`.
+    fn real() -> Vec<u8> {
+        let digits: Vec<u32> = include_str!("../tests/vectors/client-hello-openssl.hex")
+            .chars()
+            .filter_map(|digit| digit.to_digit(16))
+            .collect();
+        let pairs = digits.chunks_exact(2);
+        pairs
+            .map(|pair| u8::try_from(pair[0] << 4 | pair[1]).unwrap())
+            .collect()
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn p5_a_real_greeting_is_read_whatever_its_cuts(piece in 1usize..700, early in 0usize..700, record in 1usize..255) {
+            let whole = real();
+            let records = whole[5..].chunks(record);
+            let spread: Vec<u8> = records
+                .flat_map(|body| [&[22, 3, 1, 0, u8::try_from(body.len()).unwrap()], body].concat())
+                .collect();
+            for bytes in [whole, spread] {
+                let (early, rest) = bytes.split_at(early.min(bytes.len()));
+                let (rest, early) = (rest.to_vec(), early.to_vec());
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let greeting = runtime.block_on(async move {
+                    let (mut client, mut gate) = tokio::io::duplex(piece);
+                    tokio::spawn(async move {
+                        let _ = tokio::io::AsyncWriteExt::write_all(&mut client, &rest).await;
+                        std::future::pending::<()>().await;
+                    });
+                    read(&mut gate, &early).await
+                });
+                let greeting = greeting.unwrap();
+                proptest::prop_assert_eq!(greeting.name.as_deref(), Some("front.example.test"));
+                proptest::prop_assert_eq!(greeting.bytes, bytes);
+            }
+        }
+
+        #[test]
+        fn p4_a_broken_greeting_never_panics_and_never_gains_a_name(place in 5usize..300, byte in 0u8..=255) {
+            let mut bytes = real();
+            let place = place.min(bytes.len() - 1);
+            bytes[place] = byte;
+            if let Ok(greeting) = read_now(&bytes, 0) {
+                let name = greeting.name.unwrap_or_default();
+                proptest::prop_assert!(names_host(Some(&name), &Host::parse("back.example.test").unwrap()).is_err());
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn p4_a_greeting_has_limits_of_time_and_size() {
+        let (_client, mut gate) = tokio::io::duplex(64);
+        let fault = read(&mut gate, &real()[..100]).await.unwrap_err();
+        assert!(matches!(fault, GreetingFault::Limit(_)), "{fault:?}");
+        // One handshake message that never ends, in records of one byte.
+        let mut long = vec![22, 3, 1, 0, 4, 1, 0, 0xff, 0xff];
+        while long.len() < limits::GREETING_BYTES {
+            long.extend([22, 3, 1, 0, 1, 0]);
+        }
+        let fault = read(&mut tokio::io::empty(), &long).await.unwrap_err();
+        assert!(matches!(fault, GreetingFault::Limit(_)), "{fault:?}");
+        assert_eq!(
+            read(&mut tokio::io::empty(), b"").await.unwrap_err(),
+            GreetingFault::Silent
+        );
     }
 
     #[test]

@@ -11,6 +11,9 @@ pub const HEAD_BYTES: usize = 64 * 1024;
 /// Most header lines in a head.
 pub const HEAD_LINES: usize = 200;
 
+/// Most that is held of one HTTP connection in one direction, in bytes. What does not fit waits at the sender.
+pub const BUFFER_BYTES: usize = 128 * 1024;
+
 /// How long a client may take to send a whole head; also how long a kept-open connection may wait for the next one.
 pub const HEAD_TIME: Duration = Duration::from_secs(75);
 

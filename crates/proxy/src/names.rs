@@ -84,3 +84,71 @@ impl Names {
         Ok(kept)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixed(Vec<IpAddr>);
+
+    impl Resolve for Fixed {
+        async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+            Ok(self.0.clone())
+        }
+    }
+
+    struct Never;
+
+    impl Resolve for Never {
+        async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+            std::future::pending().await
+        }
+    }
+
+    fn host(text: &str) -> Host {
+        Host::parse(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn p5_addresses_have_one_form_and_a_limit() {
+        let mut found: Vec<IpAddr> = vec!["::ffff:1.2.3.4".parse().unwrap(), "1.2.3.4".parse().unwrap()];
+        found.extend((0..20u8).map(|last| IpAddr::from([9, 9, 9, last])));
+        let names = Names::new([(host("pin.test"), IpAddr::from([127, 0, 0, 1]))].into(), Fixed(found));
+        let addresses = names.addresses(&host("a.test")).await.unwrap();
+        assert_eq!(addresses.len(), limits::ADDRESSES);
+        assert_eq!(addresses[..2], [IpAddr::from([1, 2, 3, 4]), IpAddr::from([9, 9, 9, 0])]);
+        assert_eq!(
+            names.addresses(&host("pin.test")).await.unwrap(),
+            [IpAddr::from([127, 0, 0, 1])]
+        );
+        assert_eq!(names.known(&host("a.test")), None);
+        assert_eq!(
+            names.known(&host("x.localhost")).unwrap().len(),
+            2,
+            "this machine's names are never looked up"
+        );
+        assert!(
+            Names::new(BTreeMap::new(), Fixed(Vec::new()))
+                .addresses(&host("a.test"))
+                .await
+                .is_err()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn p4_a_look_up_has_a_time_limit() {
+        let names = Names::new(BTreeMap::new(), Never);
+        let start = tokio::time::Instant::now();
+        assert_eq!(
+            names.addresses(&host("a.test")).await.unwrap_err(),
+            "no answer within 10 s"
+        );
+        assert!(start.elapsed() < limits::LOOKUP_TIME * 2);
+    }
+
+    #[tokio::test]
+    async fn the_system_resolver_answers() {
+        let found = SystemResolver.resolve("localhost").await.unwrap();
+        assert!(found.iter().all(IpAddr::is_loopback) && !found.is_empty(), "{found:?}");
+    }
+}

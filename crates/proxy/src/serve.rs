@@ -112,7 +112,7 @@ fn datagram(socket: OwnedFd) -> io::Result<UdpSocket> {
 }
 
 /// A place among the connections of one service, given back when the last holder is gone.
-type Seat = Arc<OwnedSemaphorePermit>;
+pub(crate) type Seat = Arc<OwnedSemaphorePermit>;
 
 async fn accept(gate: Arc<Gate>, service: Arc<Service>, listener: TcpListener) {
     let seats = Arc::new(Semaphore::new(limits::CONNECTIONS));
@@ -210,7 +210,7 @@ impl Gate {
                 let response = if request.method() == Method::CONNECT {
                     gate.connect(&road, request, seat).await
                 } else {
-                    gate.answer(&road, &known, request).await
+                    gate.answer(&road, &known, request, seat).await
                 };
                 Ok::<Response<Body>, Infallible>(response)
             }
@@ -218,6 +218,7 @@ impl Gate {
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder
             .half_close(true)
+            .max_buf_size(limits::BUFFER_BYTES)
             .max_headers(limits::HEAD_LINES)
             .max_header_size(limits::HEAD_BYTES)
             .timer(TokioTimer::new())

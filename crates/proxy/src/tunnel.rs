@@ -7,10 +7,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bailiwick_model::{Code, Host, Request, Resource, Verb};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
+use tokio::time::Instant;
 
 use crate::dial::{Gate, Known, Reached};
 use crate::greeting::{self, GreetingFault};
@@ -181,5 +182,22 @@ impl Gate {
         })?;
         greeting::names_host(greeting.name.as_deref(), host).map_err(|why| (Code::NameMismatch, why))?;
         Ok(greeting.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn p4_a_stream_may_be_silent_only_so_long() {
+        let meter = Meter::new();
+        let start = Instant::now();
+        tokio::time::sleep(limits::IDLE_TIME / 2).await;
+        meter.count(&meter.read, 1);
+        meter.idle().await;
+        let silent = start.elapsed().saturating_sub(limits::IDLE_TIME / 2);
+        assert!(silent >= limits::IDLE_TIME && silent < limits::IDLE_TIME + Duration::from_secs(1));
+        assert_eq!(meter.to_string(), "0 bytes sent, 1 received");
     }
 }

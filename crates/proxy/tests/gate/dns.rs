@@ -195,3 +195,37 @@ fn p4_without_the_mediator_the_service_fails() {
     let mut world = world;
     assert!(world.end().is_err());
 }
+
+#[test]
+fn p4_questions_that_wait_have_a_limit() {
+    let world = dns(|_| Say::Silence);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for number in 0..400 {
+        let bytes = question(&format!("n{number}.test"), RecordType::A).to_vec().unwrap();
+        socket.send_to(&bytes, world.addresses[0]).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let asked = world.asked().len();
+    assert_eq!(asked, bailiwick_proxy::limits::DNS_QUESTIONS);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..proptest::test_runner::Config::with_cases(4) })]
+    #[test]
+    fn p4_broken_messages_never_end_the_service(
+        edits in proptest::collection::vec((0usize..64, proptest::num::u8::ANY, 0usize..64), 100),
+    ) {
+        let world = dns(only_ok);
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for (place, byte, cut) in edits {
+            let mut bytes = question("some.name.example.test", RecordType::A).to_vec().unwrap();
+            let length = bytes.len();
+            bytes[place % length] = byte;
+            bytes.truncate(length - cut % 8);
+            socket.send_to(&bytes, world.addresses[0]).unwrap();
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        proptest::prop_assert!(ask_a(&world, 0, "ok.example.test").is_some());
+    }
+}

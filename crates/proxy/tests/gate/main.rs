@@ -7,6 +7,8 @@ mod hostile;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
+mod speed;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod tunnels;
