@@ -1,1 +1,35 @@
-//! Rules people write, compiled to Cedar.
+//! Rules people write, compiled to Cedar, evaluated to a decision.
+//!
+//! Answers: may this be done by the rules, by which of them, and what must the gate do for it to hold?
+//! Promises: P2 (each layer of rules must allow), P4 (no rule, a mistake, an error of evaluation: no), P5, P14.
+//! Trust: the project's rule file may be written by whoever wrote the repository; until a person trusts it, it can
+//! only take away. The request is read by gates from what the agent sent.
+//! Not here: finding files and keeping trust (the program), grants and approvals (`mediator`), labels (`flow`),
+//! the words and the one matcher (`model`). No I/O, no clock: texts are handed in.
+//! See: docs/policy.md for the format of rule files; Cedar's own documentation for what it is compiled to.
+
+mod breadth;
+mod cedar;
+mod combine;
+mod diagnostic;
+mod document;
+mod entry;
+mod foreign;
+mod index;
+mod judge;
+mod load;
+mod overlap;
+mod policy;
+mod preset;
+mod rule;
+mod settings;
+mod show;
+
+pub use diagnostic::{Diagnostic, Severity};
+pub use judge::asked_for;
+pub use load::{SourceFile, Sources, load, trust_digest};
+pub use overlap::{Overlap, OverlapKind};
+pub use policy::Policy;
+pub use preset::{preset, profile, profile_for};
+pub use rule::Rule;
+pub use settings::{LoopbackPort, Settings};

@@ -1,0 +1,182 @@
+//! How acts lie to each other: which is wider, which is narrower, whether they meet.
+//!
+//! Promises: P2. Where two patterns cannot be compared exactly, the answer errs to "not covered": these answers give
+//! warnings and the order between an allow and an ask, never an allow.
+//! Not here: matching a request (`rule::covers`).
+
+use bailiwick_model::{ANY_PORT, Act, HostPattern, PathPattern, ResourcePattern, UrlPattern, Verb, VerbPattern};
+
+/// How narrow an act is: longest literal host, then path, then verb, then port. Greater is narrower.
+pub(crate) fn narrowness(act: &Act) -> (usize, usize, bool, bool) {
+    let verb = act.verb != VerbPattern::Any;
+    match &act.resource {
+        ResourcePattern::Path(path) => (0, literal_len(path), verb, false),
+        ResourcePattern::Url(url) => (
+            url.host.literal_len(),
+            url.literal_path_len(),
+            verb,
+            url.port != ANY_PORT,
+        ),
+        ResourcePattern::Endpoint { host, port } => (host.literal_len(), 0, verb, *port != ANY_PORT),
+        ResourcePattern::AnyCommand => (0, 0, verb, false),
+    }
+}
+
+fn literal_len(path: &PathPattern) -> usize {
+    let text = path.as_str();
+    text.len().saturating_sub(text.matches('*').count())
+}
+
+/// True when all that the narrow act covers is covered by the wide one.
+pub(crate) fn act_covers(wide: &Act, narrow: &Act) -> bool {
+    let verb = match (&wide.verb, &narrow.verb) {
+        (VerbPattern::Any, _) => true,
+        (VerbPattern::One(_), VerbPattern::Any) => false,
+        (wide, VerbPattern::One(verb)) => wide.covers(verb),
+    };
+    verb && match (&wide.resource, &narrow.resource) {
+        (ResourcePattern::Path(wide), ResourcePattern::Path(narrow)) => path_covers(wide, narrow),
+        (ResourcePattern::Url(wide), ResourcePattern::Url(narrow)) => url_covers(wide, narrow),
+        (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: to, port: at }) => {
+            // A look-up has no port.
+            let look_up = wide.verb == VerbPattern::One(Verb::Resolve);
+            host_covers(host, to) && (look_up || *port == ANY_PORT || port == at)
+        }
+        (ResourcePattern::AnyCommand, ResourcePattern::AnyCommand) => true,
+        _ => false,
+    }
+}
+
+fn path_covers(wide: &PathPattern, narrow: &PathPattern) -> bool {
+    match (wide.as_tree(), narrow.as_tree()) {
+        (_, Some(tree)) => wide.covers(&tree),
+        (Some(tree), None) => tree.holds(&narrow.anchor()),
+        (None, None) => wide == narrow,
+    }
+}
+
+fn url_covers(wide: &UrlPattern, narrow: &UrlPattern) -> bool {
+    let path = || {
+        let head = wide.path().strip_suffix("/**").filter(|head| !head.contains('*'));
+        let below = head.and_then(|head| narrow.path().strip_prefix(head));
+        wide.path() == narrow.path() || below.is_some_and(|rest| rest.starts_with('/'))
+    };
+    wide.scheme == narrow.scheme
+        && (wide.port == ANY_PORT || wide.port == narrow.port)
+        && host_covers(&wide.host, &narrow.host)
+        && path()
+}
+
+/// True when all hosts of the narrow pattern are hosts of the wide one.
+pub(crate) fn host_covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
+    match (wide, narrow) {
+        (HostPattern::Any, _) => true,
+        (wide, HostPattern::Exact(host)) => wide.covers(host),
+        (HostPattern::Below { domain: wide, deep }, HostPattern::Below { domain, deep: below }) => {
+            let under = domain.strip_suffix(wide.as_str());
+            (wide == domain && (*deep || !below)) || (*deep && under.is_some_and(|head| head.ends_with('.')))
+        }
+        _ => false,
+    }
+}
+
+/// True when some request can be covered by both acts, as far as that can be told.
+pub(crate) fn acts_meet(one: &Act, other: &Act) -> bool {
+    let verbs = match (&one.verb, &other.verb) {
+        (VerbPattern::Any, _) | (_, VerbPattern::Any) => true,
+        (one, VerbPattern::One(verb)) if one.covers(verb) => true,
+        (VerbPattern::One(verb), other) => other.covers(verb),
+    };
+    let resources = match (&one.resource, &other.resource) {
+        (ResourcePattern::Path(one), ResourcePattern::Path(other)) => {
+            let into = |glob: &PathPattern, path: &PathPattern| {
+                path.as_tree()
+                    .is_some_and(|tree| glob.covers(&tree) || glob.reaches_into(&tree))
+            };
+            into(one, other) || into(other, one)
+        }
+        (ResourcePattern::Url(one), ResourcePattern::Url(other)) => {
+            let any = |url: &UrlPattern| url.path().contains('*');
+            one.scheme == other.scheme
+                && (one.port == other.port || [one.port, other.port].contains(&ANY_PORT))
+                && hosts_meet(&one.host, &other.host)
+                && (one.path() == other.path()
+                    || (any(one) && heads_meet(one, other))
+                    || heads_meet(other, one) && any(other))
+        }
+        (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: to, port: at }) => {
+            hosts_meet(host, to) && (port == at || [*port, *at].contains(&ANY_PORT))
+        }
+        (ResourcePattern::AnyCommand, ResourcePattern::AnyCommand) => true,
+        _ => false,
+    };
+    verbs && resources
+}
+
+fn hosts_meet(one: &HostPattern, other: &HostPattern) -> bool {
+    host_covers(one, other) || host_covers(other, one)
+}
+
+/// True when the literal head of the one's path leads to the other's.
+fn heads_meet(one: &UrlPattern, other: &UrlPattern) -> bool {
+    let head = one.path().split('*').next().unwrap_or("");
+    let stem = other.path().split('*').next().unwrap_or("");
+    stem.starts_with(head) || head.starts_with(stem)
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiwick_model::{AbsPath, Anchors};
+
+    use super::*;
+
+    fn act(text: &str) -> Act {
+        let anchors = Anchors {
+            root: AbsPath::new("/p").ok(),
+            home: AbsPath::new("/home/dana").unwrap(),
+        };
+        Act::parse(text, &anchors).unwrap()
+    }
+
+    #[test]
+    fn wider_acts_cover_narrower_ones() {
+        for (wide, narrow, want) in [
+            ("read /a", "read /a/b", true),
+            ("read /a", "read /a/**/x", true),
+            ("read /a/b", "read /a", false),
+            ("read **/x", "read /a/x", true),
+            ("* /a", "write /a", true),
+            ("write /a", "delete /a", true),
+            ("write /a", "read /a", false),
+            ("read /a", "* /a", false),
+            ("tunnel **", "tunnel a.test", true),
+            ("tunnel **", "tunnel a.test:22", false),
+            ("tunnel **:*", "tunnel a.test:22", true),
+            ("resolve **.test", "resolve *.a.test", true),
+            ("tunnel *.test", "tunnel **.test", false),
+            ("GET http://a.test/**", "GET http://a.test/x/*", true),
+            ("GET http://a.test/x/**", "GET http://a.test/xy", false),
+            ("* http://**", "POST http://a.test/x", true),
+            ("* https://**", "POST http://a.test/x", false),
+        ] {
+            assert_eq!(act_covers(&act(wide), &act(narrow)), want, "{wide} over {narrow}");
+            assert!(!want || acts_meet(&act(wide), &act(narrow)), "{wide} meets {narrow}");
+        }
+    }
+
+    #[test]
+    fn narrower_is_host_then_path_then_verb() {
+        for (narrow, wide) in [
+            ("* http://a.test/**", "GET http://**/a/very/long/path"),
+            ("* http://a.test/x/**", "GET http://a.test/**"),
+            ("GET http://a.test/**", "* http://a.test/**"),
+            ("tunnel a.test", "tunnel *.test"),
+            ("tunnel **", "tunnel **:*"),
+        ] {
+            assert!(
+                narrowness(&act(narrow)) > narrowness(&act(wide)),
+                "{narrow} than {wide}"
+            );
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Makes one decision of the rules that a request satisfies.
+//!
+//! Promises: P2 (every layer must allow), P4 (a deny beats all; a layer without a rule denies; an ill-formed request is
+//! denied), P5 (the address that is dialled is judged, whatever name led to it), P14.
+//! Trust: requests come from gates that read what an agent sent. Rules come from files read by `load`.
+//! Not here: which rules are satisfied (`cedar`, `index`), approvals and grants (`mediator`).
+
+use std::net::IpAddr;
+
+use bailiwick_model::{
+    AddressClass, Code, Decision, Host, HostPattern, Layer, Obligation, Reason, Request, Resource, ResourcePattern,
+    Verb, VerbPattern, Verdict,
+};
+
+use crate::breadth::narrowness;
+use crate::policy::Policy;
+use crate::rule::{Rule, host_of};
+
+impl Policy {
+    /// Decides about a request by the rules alone: step 3 of a decision.
+    pub fn evaluate(&self, request: &Request) -> Decision {
+        self.decide(request, |request| self.satisfied(request))
+    }
+
+    /// Decides with a given way to find the satisfied rules.
+    pub(crate) fn decide(
+        &self,
+        request: &Request,
+        satisfied: impl Fn(&Request) -> Result<Vec<usize>, String>,
+    ) -> Decision {
+        if let Some(wrong) = ill_formed(request) {
+            return Decision::deny(
+                Code::MalformedRequest,
+                format!("`{request}` is not well formed: {wrong}"),
+            );
+        }
+        let rules = match satisfied(request) {
+            Ok(numbers) => self.at(&numbers),
+            Err(fault) => return Decision::deny(Code::PolicyFault, format!("a rule could not be evaluated: {fault}")),
+        };
+        let denies: Vec<&Rule> = rules
+            .iter()
+            .copied()
+            .filter(|rule| rule.effect == Verdict::Deny)
+            .collect();
+        if !denies.is_empty() {
+            return denied(request, &denies);
+        }
+        let (mut decision, deciding) = self.layered(request, &rules);
+        if decision.verdict == Verdict::Deny {
+            return decision;
+        }
+        if let Resource::Tree(_) = &request.resource {
+            decision.obligations = self.duties_in(request);
+        }
+        if let Resource::Url(_) | Resource::Endpoint { .. } = &request.resource {
+            if let Some(refusal) = self.address_refused(request, &rules, &satisfied) {
+                return refusal;
+            }
+            decision.obligations = self.duties_of_reach(request, &deciding);
+        }
+        decision
+    }
+
+    fn at(&self, numbers: &[usize]) -> Vec<&Rule> {
+        numbers.iter().filter_map(|number| self.rules().get(*number)).collect()
+    }
+
+    /// The answer of the layers together, and the rule that decided in each.
+    fn layered<'a>(&self, request: &Request, rules: &[&'a Rule]) -> (Decision, Vec<&'a Rule>) {
+        let mut reasons = Vec::new();
+        let mut deciding = Vec::new();
+        for layer in self.granting_layers() {
+            // The narrower decides; where two are as narrow, `max` takes the ask.
+            let narrowest = rules
+                .iter()
+                .filter(|rule| rule.layer() == *layer)
+                .max_by_key(|rule| (narrowness(rule.act()), rule.effect));
+            match narrowest {
+                Some(rule) => {
+                    deciding.push(*rule);
+                    let code = match rule.effect {
+                        Verdict::Allow => Code::AllowedByRule,
+                        Verdict::Ask => Code::AskedByRule,
+                        Verdict::Deny => Code::DeniedByRule,
+                    };
+                    reasons.push(by_rule(rule, code));
+                }
+                None => reasons.push(Reason {
+                    verdict: Verdict::Deny,
+                    code: Code::NoRule,
+                    rule: None,
+                    text: format!("no rule of the {layer} layer allows `{request}`"),
+                }),
+            }
+        }
+        // The innermost layer is what a person looks at first.
+        reasons.reverse();
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
+        let decision = match reasons.first() {
+            Some(first) => Decision {
+                verdict: first.verdict,
+                code: first.code,
+                reasons,
+                obligations: Vec::new(),
+            },
+            None => Decision::deny(Code::NoRule, format!("there is no rule that allows `{request}`")),
+        };
+        (decision, deciding)
+    }
+
+    /// What must be hidden or guarded inside a tree that is granted whole.
+    fn duties_in(&self, request: &Request) -> Vec<Obligation> {
+        let Resource::Tree(tree) = &request.resource else {
+            return Vec::new();
+        };
+        let (mut hides, mut guards) = (Vec::new(), Vec::new());
+        for rule in self.rules().iter().filter(|rule| rule.effect == Verdict::Deny) {
+            let ResourcePattern::Path(pattern) = &rule.act().resource else {
+                continue;
+            };
+            if !pattern.reaches_into(tree) {
+                continue;
+            }
+            if rule.act().verb.covers(&Verb::Read) {
+                if !hides.contains(pattern) {
+                    hides.push(pattern.clone());
+                }
+            } else if request.verb == Verb::Write && !guards.contains(pattern) {
+                guards.push(pattern.clone());
+            }
+        }
+        guards.retain(|pattern| !hides.contains(pattern));
+        let hides = hides.into_iter().map(|pattern| Obligation::Hide { pattern });
+        hides
+            .chain(guards.into_iter().map(|pattern| Obligation::Guard { pattern }))
+            .collect()
+    }
+
+    /// Judges the address that is dialled, or that the host is.
+    fn address_refused(
+        &self,
+        request: &Request,
+        rules: &[&Rule],
+        satisfied: &impl Fn(&Request) -> Result<Vec<usize>, String>,
+    ) -> Option<Decision> {
+        let host = request.resource.host()?;
+        let known = dialled(request);
+        if let Some(address) = known {
+            let pinned = self.settings().hosts.get(host).copied();
+            let own = host.address().map(|own| own.to_canonical()).or(pinned);
+            let strays = own.is_some_and(|own| own != address);
+            let outside = host.is_localhost() && AddressClass::of(address) != AddressClass::Loopback;
+            if strays || outside {
+                let text = format!("`{host}` does not stand for {address}");
+                return Some(Decision::deny(Code::NameMismatch, text));
+            }
+        }
+        let class = match known {
+            Some(address) => AddressClass::of(address),
+            None if host.is_localhost() => AddressClass::Loopback,
+            None => return None,
+        };
+        let code = match class {
+            AddressClass::Public => None,
+            AddressClass::LinkLocal => Some(Code::AddressLinkLocal),
+            AddressClass::Loopback => (!self.names(host, rules)).then_some(Code::AddressLoopback),
+            AddressClass::Private => {
+                let private = self.settings().private.iter().any(|pattern| pattern.covers(host));
+                (!private && !self.names(host, rules)).then_some(Code::AddressPrivate)
+            }
+        };
+        if let Some(code) = code {
+            let address = known.map_or_else(|| host.to_string(), |address| address.to_string());
+            let text = match (host.address().is_some() || known.is_none(), class) {
+                (_, AddressClass::LinkLocal) => format!("{address} is link-local and always refused"),
+                (true, class) => format!("{address} is a {class} address that no rule names"),
+                (false, class) => format!("`{host}` is at {address}, a {class} address that no rule names"),
+            };
+            return Some(Decision::deny(code, text));
+        }
+        // A deny that names an address holds under every name of it.
+        if self.denies_addresses()
+            && host.address().is_none()
+            && let Some(address) = known
+        {
+            let mut there = request.clone();
+            match &mut there.resource {
+                Resource::Url(url) => url.host = Host::Address(address),
+                Resource::Endpoint { host, .. } => *host = Host::Address(address),
+                _ => {}
+            }
+            match satisfied(&there) {
+                Err(fault) => return Some(Decision::deny(Code::PolicyFault, fault)),
+                Ok(numbers) => {
+                    let rules = self.at(&numbers);
+                    let denies: Vec<&Rule> = rules.into_iter().filter(|rule| rule.effect == Verdict::Deny).collect();
+                    if !denies.is_empty() {
+                        return Some(denied(request, &denies));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// True when a person named this very host as an address or as this machine, or pinned the name.
+    fn names(&self, host: &Host, rules: &[&Rule]) -> bool {
+        let literal = rules.iter().any(|rule| {
+            rule.layer() == Layer::Context
+                && matches!(host_of(rule.act()), Some(HostPattern::Exact(own)) if own == host)
+        });
+        let is_place = host.address().is_some() || host.is_localhost();
+        (is_place && literal) || self.settings().hosts.contains_key(host)
+    }
+
+    fn duties_of_reach(&self, request: &Request, deciding: &[&Rule]) -> Vec<Obligation> {
+        let mut duties = Vec::new();
+        let address = dialled(request);
+        if let Some(address) = address {
+            duties.push(Obligation::DialAddress { address });
+        }
+        if let Resource::Endpoint { host, .. } = &request.resource {
+            let loops = match address {
+                Some(address) => AddressClass::of(address) == AddressClass::Loopback,
+                None => host.is_localhost(),
+            };
+            // A named local service, a database say, need not speak TLS.
+            if !loops || deciding.is_empty() {
+                duties.push(Obligation::MatchServerName);
+            }
+        }
+        duties
+    }
+}
+
+/// The address that the request says is dialled, else the one that its host is.
+fn dialled(request: &Request) -> Option<IpAddr> {
+    let own = || request.resource.host().and_then(Host::address);
+    request.address().or_else(own).map(|address| address.to_canonical())
+}
+
+fn denied(request: &Request, denies: &[&Rule]) -> Decision {
+    let mut decision = Decision::deny(Code::DeniedByRule, format!("a rule denies `{request}`"));
+    decision.reasons = denies.iter().map(|rule| by_rule(rule, Code::DeniedByRule)).collect();
+    decision
+}
+
+fn by_rule(rule: &Rule, code: Code) -> Reason {
+    let does = match rule.effect {
+        Verdict::Allow => "allows it",
+        Verdict::Ask => "wants a person to say",
+        Verdict::Deny => "denies it",
+    };
+    let act = rule.follows_from.as_deref().unwrap_or(&rule.origin.act);
+    let why = rule
+        .reason
+        .as_deref()
+        .map_or_else(String::new, |reason| format!(": {reason}"));
+    Reason {
+        verdict: rule.effect,
+        code,
+        rule: Some(rule.origin.clone()),
+        text: format!("`{act}` ({}) {does}{why}", rule.origin),
+    }
+}
+
+/// What is wrong with a request whose verb does not go with its resource.
+fn ill_formed(request: &Request) -> Option<&'static str> {
+    let fits = match &request.resource {
+        Resource::File(_) => request.verb.is_file(),
+        Resource::Tree(_) => matches!(request.verb, Verb::Read | Verb::Write),
+        Resource::Url(_) => matches!(request.verb, Verb::Http(_)),
+        Resource::Endpoint { .. } => request.verb == Verb::Tunnel,
+        Resource::Name(_) => request.verb == Verb::Resolve,
+        Resource::Command(words) => request.verb == Verb::Run && !words.is_empty(),
+    };
+    if !fits {
+        return Some("the verb does not go with the resource");
+    }
+    let port = match &request.resource {
+        Resource::Url(url) => Some(url.port),
+        Resource::Endpoint { port, .. } => Some(*port),
+        _ => None,
+    };
+    (port == Some(bailiwick_model::ANY_PORT)).then_some("the port is no port")
+}
+
+/// The verbs with which a rule grants whole trees.
+pub(crate) fn tree_verbs(verb: &VerbPattern) -> &'static [Verb] {
+    match verb {
+        VerbPattern::Any => &[Verb::Read, Verb::Write],
+        VerbPattern::One(Verb::Read) => &[Verb::Read],
+        VerbPattern::One(Verb::Write) => &[Verb::Write],
+        VerbPattern::One(_) => &[],
+    }
+}

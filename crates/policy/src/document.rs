@@ -1,0 +1,302 @@
+//! Reads one rule file: keys, values and where they stand.
+//!
+//! Promises: P4 (an unknown key, a wrong type, a key this build cannot keep is an error with its place).
+//! Trust: a project's file may hold any text. It is read whole; nothing in it takes hold before a person trusts it.
+//! Not here: what a single rule means (`entry`), which files there are (`load`), files of other tools (`foreign`).
+
+use bailiwick_model::{Anchors, Layer, Verdict};
+use toml_edit::{Item, TableLike};
+
+use crate::diagnostic::{Diagnostic, Place, Severity, Span, suggest};
+use crate::entry::Section;
+use crate::foreign;
+use crate::rule::Rule;
+use crate::settings::Settings;
+
+/// Most bytes of one rule file.
+const MAX: usize = 4 << 20;
+
+/// The keys at the top of a file.
+pub(crate) const TOP: &[&str] = &[
+    "context",
+    "extends",
+    "files",
+    "network",
+    "allow",
+    "ask",
+    "deny",
+    "environment",
+    "limits",
+];
+
+/// Keys of the format that this build cannot keep: what is missing, and what can be done meanwhile.
+const LATER: &[(&str, &str, &str)] = &[
+    (
+        "commands",
+        "telling commands apart needs the exec gate",
+        "take the table out; a command in the fence has no authority of its own",
+    ),
+    (
+        "broker",
+        "commands that run outside need brokers",
+        "take the table out and run the command yourself",
+    ),
+    (
+        "secret",
+        "secrets need the vault",
+        "take the table out; pass a variable by name under `[environment]`",
+    ),
+    (
+        "server",
+        "tool servers need the tool gate",
+        "take the table out; a server started in the fence has the fence's rules",
+    ),
+    ("tool", "tools need the tool gate", "take the table out"),
+    ("tag", "labels need the flow gates", "take the table out"),
+    (
+        "oversight",
+        "hours and approvers need the console",
+        "take the table out",
+    ),
+    (
+        "approver",
+        "approvers need the question channel",
+        "take the key out; what would be asked is denied",
+    ),
+    ("budget", "budgets need the tool gate", "take the key out"),
+];
+
+/// What one file says.
+#[derive(Debug, Default)]
+pub(crate) struct RuleFile {
+    /// Names of presets, with where they stand.
+    pub extends: Vec<(String, Place)>,
+    /// Programs that a profile is for.
+    pub program: Vec<String>,
+    /// Its rules with all that follows from them.
+    pub rules: Vec<Rule>,
+    /// Its settings.
+    pub settings: Settings,
+    /// True when there is no key in it.
+    pub empty: bool,
+}
+
+/// Reads one file and collects what is wrong with it.
+pub(crate) struct Reader<'a> {
+    pub layer: Layer,
+    pub name: &'a str,
+    pub text: &'a str,
+    pub anchors: &'a Anchors,
+    pub diagnostics: Vec<Diagnostic>,
+    pub file: RuleFile,
+    /// Where the file is shipped with the program, it may say which programs it is for.
+    pub shipped: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads a file whole: what it says, and what is wrong with it.
+    pub fn read(
+        layer: Layer,
+        name: &'a str,
+        text: &'a str,
+        anchors: &'a Anchors,
+        shipped: bool,
+    ) -> (RuleFile, Vec<Diagnostic>) {
+        let mut reader = Self {
+            layer,
+            name,
+            text,
+            anchors,
+            diagnostics: Vec::new(),
+            file: RuleFile::default(),
+            shipped,
+        };
+        if text.len() > MAX {
+            reader.error(None, &format!("a rule file of {} bytes is too long", text.len()), None);
+            return (reader.file, reader.diagnostics);
+        }
+        match toml_edit::Document::parse(text) {
+            Err(fault) => reader.unreadable(&fault),
+            Ok(document) => {
+                reader.file.empty = document.as_table().is_empty();
+                reader.top(document.as_table());
+            }
+        }
+        (reader.file, reader.diagnostics)
+    }
+
+    pub fn place(&self, span: Option<&Span>) -> Place {
+        span.map_or(Place::START, |span| Place::of(self.text, span.start))
+    }
+
+    pub fn error(&mut self, span: Option<Span>, message: &str, hint: Option<String>) {
+        let place = self.place(span.as_ref());
+        self.diagnostics
+            .push(Diagnostic::new(Severity::Error, self.name, place, message, hint));
+    }
+
+    fn unreadable(&mut self, fault: &toml_edit::TomlError) {
+        if let Some((what, place)) = foreign::format_of(self.text) {
+            let message = format!("this is {what}, not a rule file of bailiwick");
+            let hint = Some("rule files are TOML: `bailiwick init` writes one with comments".into());
+            self.diagnostics
+                .push(Diagnostic::new(Severity::Error, self.name, place, &message, hint));
+            return;
+        }
+        let message = fault.message().replace('\n', ", ");
+        let hint = message
+            .contains("duplicate key")
+            .then(|| "put both lists into one".into());
+        self.error(fault.span(), &format!("this is not TOML: {message}"), hint);
+    }
+
+    fn top(&mut self, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            match key {
+                "context" => self.file.settings.context = self.text_of(item, "context").map(|(name, _)| name),
+                "extends" => {
+                    for (name, span) in self.texts_of(item, "extends") {
+                        let place = self.place(span.as_ref());
+                        self.file.extends.push((name, place));
+                    }
+                }
+                "program" if self.shipped => {
+                    self.file.program = self
+                        .texts_of(item, "program")
+                        .into_iter()
+                        .map(|(name, _)| name)
+                        .collect();
+                }
+                "allow" => self.rules(item, Verdict::Allow, Section::Top),
+                "ask" => self.rules(item, Verdict::Ask, Section::Top),
+                "deny" => self.rules(item, Verdict::Deny, Section::Top),
+                "files" => self.table(item, key, span, Self::files),
+                "network" => self.table(item, key, span, Self::network),
+                "environment" => self.table(item, key, span, Self::environment),
+                "limits" => self.table(item, key, span, Self::limits),
+                other => self.unknown_top(other, span),
+            }
+        }
+    }
+
+    fn unknown_top(&mut self, key: &str, span: Option<Span>) {
+        if let Some((_, missing, hint)) = LATER.iter().find(|(known, ..)| *known == key) {
+            let message = format!("`{key}`: {missing}, which this build does not have");
+            self.error(span, &message, Some((*hint).into()));
+        } else if let Some(tool) = foreign::owner_of(key) {
+            let hint = "rules of bailiwick stand under `[files]` and `[network]`: `bailiwick init` writes a file with comments";
+            self.error(
+                span,
+                &format!("`{key}` is a key of {tool}, not of bailiwick"),
+                Some(hint.into()),
+            );
+        } else {
+            self.unknown(key, span, TOP);
+        }
+    }
+
+    pub fn unknown(&mut self, key: &str, span: Option<Span>, known: &[&str]) {
+        self.error(span, &format!("`{key}` is not a known key"), Some(suggest(key, known)));
+    }
+
+    fn table(&mut self, item: &Item, key: &str, span: Option<Span>, read: impl FnOnce(&mut Self, &dyn TableLike)) {
+        match item.as_table_like() {
+            Some(table) => read(self, table),
+            None => {
+                let hint = Some(format!("write `[{key}]` and its keys below"));
+                self.error(span, &format!("`{key}` must be a table, not {}", kind(item)), hint);
+            }
+        }
+    }
+
+    fn files(&mut self, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            match key {
+                "read" => self.rules(item, Verdict::Allow, Section::Read),
+                "write" => self.rules(item, Verdict::Allow, Section::Write),
+                "deny" => self.rules(item, Verdict::Deny, Section::AnyFileVerb),
+                "ask" => {
+                    let hint = "take the line out: what is not granted is denied";
+                    let message = "ask trees need the powerbox, which this build does not have";
+                    self.error(span, message, Some(hint.into()));
+                }
+                other => self.unknown(other, span, &["read", "write", "deny", "ask"]),
+            }
+        }
+    }
+
+    fn network(&mut self, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            match key {
+                "tunnel" => self.rules(item, Verdict::Allow, Section::Tunnel),
+                "allow" => self.rules(item, Verdict::Allow, Section::Network),
+                "ask" => self.rules(item, Verdict::Ask, Section::Network),
+                "deny" => self.rules(item, Verdict::Deny, Section::Network),
+                "private" => self.private(item),
+                "hosts" => self.table(item, "network.hosts", span, Self::hosts),
+                other => self.unknown(other, span, &["tunnel", "allow", "ask", "deny", "private", "hosts"]),
+            }
+        }
+    }
+
+    /// One text.
+    pub fn text_of(&mut self, item: &Item, what: &str) -> Option<(String, Option<Span>)> {
+        match item.as_str() {
+            Some(text) => Some((text.into(), item.span())),
+            None => {
+                let hint = Some(format!("write `{what} = \"...\"`"));
+                self.error(
+                    item.span(),
+                    &format!("`{what}` must be a text, not {}", kind(item)),
+                    hint,
+                );
+                None
+            }
+        }
+    }
+
+    /// A list of texts.
+    pub fn texts_of(&mut self, item: &Item, what: &str) -> Vec<(String, Option<Span>)> {
+        let Some(array) = item.as_array() else {
+            let hint = Some(format!("write `{what} = [\"...\"]`"));
+            self.error(
+                item.span(),
+                &format!("`{what}` must be a list of texts, not {}", kind(item)),
+                hint,
+            );
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for value in array {
+            match value.as_str() {
+                Some(text) => found.push((text.to_owned(), value.span())),
+                None => {
+                    let message = format!("`{what}` must hold texts only, not {}", article(value.type_name()));
+                    self.error(value.span(), &message, None);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The kind of a value, as a word with its article.
+pub(crate) fn kind(item: &Item) -> &'static str {
+    article(item.type_name())
+}
+
+pub(crate) fn article(kind: &str) -> &'static str {
+    match kind {
+        "string" => "a text",
+        "integer" | "float" => "a number",
+        "boolean" => "yes or no",
+        "array" => "a list",
+        "array of tables" => "a list of tables",
+        "table" | "inline table" => "a table",
+        "datetime" => "a date",
+        _ => "this",
+    }
+}

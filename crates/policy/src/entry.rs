@@ -1,0 +1,355 @@
+//! Reads rules and the other values of a rule file.
+//!
+//! Promises: P4 (a rule that contradicts its own examples is an error at the example).
+
+use std::net::IpAddr;
+
+use bailiwick_model::{
+    Act, ActError, AddressClass, Host, HostPattern, ResourcePattern, RuleRef, Verb, VerbPattern, Verdict,
+};
+use toml_edit::{Item, TableLike, Value};
+
+use crate::diagnostic::{Span, suggest};
+use crate::document::{Reader, article, kind};
+use crate::judge::{asked_for, judge};
+use crate::rule::Rule;
+use crate::settings::bytes_of;
+
+/// Where a list of rules stands, which says what may be left out of each act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// Whole acts.
+    Top,
+    /// Whole acts of the network.
+    Network,
+    /// Paths: `read` is left out.
+    Read,
+    /// Paths: `write` is left out.
+    Write,
+    /// Paths: `*` is left out.
+    AnyFileVerb,
+    /// Hosts: `tunnel` is left out.
+    Tunnel,
+}
+
+impl Section {
+    fn verb(self) -> Option<VerbPattern> {
+        match self {
+            Self::Top | Self::Network => None,
+            Self::Read => Some(VerbPattern::One(Verb::Read)),
+            Self::Write => Some(VerbPattern::One(Verb::Write)),
+            Self::AnyFileVerb => Some(VerbPattern::Any),
+            Self::Tunnel => Some(VerbPattern::One(Verb::Tunnel)),
+        }
+    }
+}
+
+const VERBS: &[&str] = &[
+    "read", "write", "create", "delete", "run", "tunnel", "resolve", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE",
+    "OPTIONS",
+];
+
+/// A text with where it stands.
+type Text = (String, Option<Span>);
+
+/// One rule as it was written.
+#[derive(Default)]
+struct Entry {
+    rule: Option<Text>,
+    allows: Vec<Text>,
+    denies: Vec<Text>,
+    reason: Option<String>,
+}
+
+impl Reader<'_> {
+    /// Reads a list of rules.
+    pub fn rules(&mut self, item: &Item, effect: Verdict, section: Section) {
+        let mut entries = Vec::new();
+        match item {
+            Item::Value(Value::Array(array)) => {
+                for value in array {
+                    match value {
+                        Value::String(text) => entries.push(Entry {
+                            rule: Some((text.value().clone(), value.span())),
+                            ..Entry::default()
+                        }),
+                        Value::InlineTable(table) => entries.push(self.entry(table, value.span())),
+                        other => {
+                            let hint = Some("write a rule as text, or as a table with `rule = \"...\"`".into());
+                            self.error(
+                                other.span(),
+                                &format!("a rule cannot be {}", article(other.type_name())),
+                                hint,
+                            );
+                        }
+                    }
+                }
+            }
+            other => {
+                let hint = Some("put the rules into a list: `[\"...\"]`".into());
+                self.error(
+                    other.span(),
+                    &format!("rules must be a list, not {}", kind(other)),
+                    hint,
+                );
+            }
+        }
+        for entry in entries {
+            self.take(effect, section, entry);
+        }
+    }
+
+    fn entry(&mut self, table: &dyn TableLike, span: Option<Span>) -> Entry {
+        let mut entry = Entry::default();
+        for (key, item) in table.iter() {
+            match key {
+                "rule" => entry.rule = self.text_of(item, "rule"),
+                "reason" => entry.reason = self.text_of(item, "reason").map(|(text, _)| text),
+                "allows" => entry.allows = self.texts_of(item, "allows"),
+                "denies" => entry.denies = self.texts_of(item, "denies"),
+                other => {
+                    let span = table.key(other).and_then(|key| key.span());
+                    self.unknown(other, span, &["rule", "allows", "denies", "reason"]);
+                }
+            }
+        }
+        if !table.contains_key("rule") {
+            self.error(
+                span,
+                "a rule's table has no `rule`",
+                Some("add `rule = \"...\"`".into()),
+            );
+        }
+        entry
+    }
+
+    fn take(&mut self, effect: Verdict, section: Section, entry: Entry) {
+        let Some((text, span)) = entry.rule else { return };
+        let act = match self.act(section, &text) {
+            Ok(act) => act,
+            Err((message, hint)) => return self.error(span, &message, hint),
+        };
+        if let Err(objection) = judge(effect, &act, &text) {
+            return self.error(span, &objection.message, objection.hint);
+        }
+        let place = self.place(span.as_ref());
+        let origin = RuleRef {
+            layer: self.layer,
+            file: self.name.into(),
+            line: place.line,
+            column: place.column,
+            act: act.to_string(),
+        };
+        let rules = Rule::written(effect, act, &origin, entry.reason.as_deref());
+        let (inside, outside) = match effect {
+            Verdict::Deny => (&entry.denies, &entry.allows),
+            Verdict::Allow | Verdict::Ask => (&entry.allows, &entry.denies),
+        };
+        self.examples(&rules, &text, inside, true);
+        self.examples(&rules, &text, outside, false);
+        self.file.rules.extend(rules);
+    }
+
+    /// Holds a rule against its own examples.
+    fn examples(&mut self, rules: &[Rule], text: &str, examples: &[Text], inside: bool) {
+        for (example, span) in examples {
+            match asked_for(example, self.anchors) {
+                Err(message) => self.error(
+                    span.clone(),
+                    &message,
+                    Some("an example is one act, as in `read ~/x`".into()),
+                ),
+                Ok((verb, resource)) => {
+                    let effect = rules.first().map(|rule| rule.effect);
+                    let mut same = rules.iter().filter(|rule| Some(rule.effect) == effect);
+                    if same.any(|rule| rule.covers(&verb, &resource)) != inside {
+                        let (says, hint) = if inside {
+                            ("does not cover", "widen the rule, or correct the example")
+                        } else {
+                            (
+                                "covers",
+                                "the rule is wider than its examples: narrow it, or correct the example",
+                            )
+                        };
+                        self.error(
+                            span.clone(),
+                            &format!("`{text}` {says} its example `{example}`"),
+                            Some(hint.into()),
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    fn act(&self, section: Section, text: &str) -> Result<Act, (String, Option<String>)> {
+        let first = text.trim().split(' ').next().unwrap_or("");
+        if section.verb().is_some() && text.trim().contains(' ') && (VERBS.contains(&first) || first == "*") {
+            let hint =
+                format!("the verb is said by the key: write the rest only, or put `{text}` into a list at the top");
+            return Err((format!("`{text}` has a verb where none belongs"), Some(hint)));
+        }
+        if section == Section::Tunnel && text.contains("://") {
+            let rest = text.split("://").nth(1).unwrap_or("").split('/').next().unwrap_or("");
+            return Err((
+                format!("`{text}` is a url: a tunnel is to a host"),
+                Some(format!("write `{rest}`")),
+            ));
+        }
+        let read = match section.verb() {
+            None => Act::parse(text, self.anchors),
+            Some(verb) => Act::of(verb, text.trim(), self.anchors),
+        };
+        let act = read.map_err(|error| {
+            let hint = match &error {
+                ActError::Verb(word) => Some(suggest(word, VERBS)),
+                ActError::Command(_) => Some("only `run **` can be said: take the rule out".into()),
+                ActError::Mismatch { verb, .. } if verb == "tunnel" => {
+                    Some("a tunnel is to a host: `tunnel example.com:443`".into())
+                }
+                ActError::Mismatch { .. } => {
+                    Some("files are read and written, urls have methods such as `GET`, hosts are for `tunnel`".into())
+                }
+                ActError::Relative(_) => Some("write it absolute, or from the home as in `~/x`".into()),
+                _ => None,
+            };
+            (error.to_string(), hint)
+        })?;
+        let network = matches!(act.resource, ResourcePattern::Url(_) | ResourcePattern::Endpoint { .. });
+        if section == Section::Network && !network {
+            let hint = "put it into a list at the top of the file, or under `[files]`";
+            return Err((format!("`{text}` is not an act of the network"), Some(hint.into())));
+        }
+        Ok(act)
+    }
+
+    /// `[network] private`.
+    pub fn private(&mut self, item: &Item) {
+        for (text, span) in self.texts_of(item, "private") {
+            match HostPattern::parse(&text) {
+                Ok(pattern) => self.file.settings.private.push(pattern),
+                Err(error) => self.error(span, &error.to_string(), None),
+            }
+        }
+    }
+
+    /// `[network.hosts]`.
+    pub fn hosts(&mut self, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let key_span = table.key(key).and_then(|key| key.span());
+            let Some((text, span)) = self.text_of(item, key) else {
+                continue;
+            };
+            let host = match Host::parse(key) {
+                Ok(host @ Host::Name(_)) if !host.is_localhost() => host,
+                Ok(_) => {
+                    self.error(
+                        key_span,
+                        &format!("`{key}` has its address already"),
+                        Some("only other names can be pinned".into()),
+                    );
+                    continue;
+                }
+                Err(error) => {
+                    self.error(key_span, &error.to_string(), None);
+                    continue;
+                }
+            };
+            match text.parse::<IpAddr>() {
+                Ok(address) if AddressClass::of(address) == AddressClass::LinkLocal => {
+                    let hint = "link-local addresses, where clouds keep their metadata services, are always refused";
+                    self.error(span, &format!("`{text}` can never be reached"), Some(hint.into()));
+                }
+                Ok(address) => {
+                    self.file.settings.hosts.insert(host, address.to_canonical());
+                }
+                Err(_) => self.error(
+                    span,
+                    &format!("`{text}` is not an address"),
+                    Some("write it as in `192.168.1.20`".into()),
+                ),
+            }
+        }
+    }
+
+    /// `[environment]`.
+    pub fn environment(&mut self, table: &dyn TableLike) {
+        let fits = |name: &str| {
+            let head = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+            head && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            match (key, item.as_table_like()) {
+                ("pass", _) => {
+                    for (name, span) in self.texts_of(item, "pass") {
+                        if fits(name.strip_suffix('*').unwrap_or(&name)) {
+                            self.file.settings.environment_pass.insert(name);
+                        } else {
+                            let hint = "letters, digits and `_`, with at most a final `*`; values stand under `set`";
+                            self.error(
+                                span,
+                                &format!("`{name}` is not the name of a variable"),
+                                Some(hint.into()),
+                            );
+                        }
+                    }
+                }
+                ("set", Some(values)) => {
+                    for (name, item) in values.iter() {
+                        if !fits(name) {
+                            self.error(span.clone(), &format!("`{name}` is not the name of a variable"), None);
+                        } else if let Some((value, span)) = self.text_of(item, name) {
+                            if value.contains('\0') {
+                                self.error(span, "a variable cannot hold a NUL byte", None);
+                            } else {
+                                self.file.settings.environment_set.insert(name.into(), value);
+                            }
+                        }
+                    }
+                }
+                ("set", None) => {
+                    let hint = Some("write `set = { NAME = \"value\" }`".into());
+                    self.error(span, &format!("`set` must be a table, not {}", kind(item)), hint);
+                }
+                (other, _) => self.unknown(other, span, &["pass", "set"]),
+            }
+        }
+    }
+
+    /// `[limits]`.
+    pub fn limits(&mut self, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            match key {
+                "memory" => {
+                    let number = item
+                        .as_integer()
+                        .and_then(|bytes| u64::try_from(bytes).ok())
+                        .filter(|bytes| *bytes > 0);
+                    match number.or_else(|| item.as_str().and_then(bytes_of)) {
+                        Some(bytes) => self.file.settings.memory = Some(bytes),
+                        None => self.error(
+                            item.span(),
+                            "`memory` is not a size",
+                            Some("write `memory = \"8 GiB\"`".into()),
+                        ),
+                    }
+                }
+                "processes" => match item
+                    .as_integer()
+                    .and_then(|count| u64::try_from(count).ok())
+                    .filter(|count| *count > 0)
+                {
+                    Some(count) => self.file.settings.processes = Some(count),
+                    None => self.error(
+                        item.span(),
+                        "`processes` is not a count",
+                        Some("write `processes = 4096`".into()),
+                    ),
+                },
+                other => self.unknown(other, span, &["memory", "processes"]),
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What a rule may not say: what this build cannot enforce, and what could never matter.
+//!
+//! Promises: P4, P13 (a rule that cannot be kept is refused at load, with what would be kept instead).
+//! Not here: rules against each other (`overlap`).
+
+use bailiwick_model::{
+    Act, AddressClass, Anchors, Host, HostPattern, HttpUrl, Resource, ResourcePattern, Scheme, Verb, VerbPattern,
+    Verdict,
+};
+
+use crate::rule::host_of;
+
+/// What is wrong with a rule, and what would be right.
+pub(crate) struct Objection {
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+fn object<T>(message: String, hint: impl Into<String>) -> Result<T, Objection> {
+    Err(Objection {
+        message,
+        hint: Some(hint.into()),
+    })
+}
+
+/// Refuses what this build cannot keep. `text` is the rule as it was written.
+pub(crate) fn judge(effect: Verdict, act: &Act, text: &str) -> Result<(), Objection> {
+    if effect == Verdict::Deny {
+        return Ok(());
+    }
+    if let Some(HostPattern::Exact(Host::Address(address))) = host_of(act)
+        && AddressClass::of(*address) == AddressClass::LinkLocal
+    {
+        let hint =
+            "link-local addresses, where clouds keep their metadata services, are always refused: take the rule out";
+        return object(format!("`{text}` can never match"), hint);
+    }
+    if let Some(HostPattern::Below { domain, .. }) = host_of(act)
+        && Host::Name(domain.clone()).is_localhost()
+    {
+        let hint = "this machine must be named: write `localhost` or `127.0.0.1` with a port";
+        return object(format!("`{text}` can never match"), hint);
+    }
+    match &act.resource {
+        ResourcePattern::Path(_) if effect == Verdict::Ask => object(
+            "ask trees need the powerbox, which this build does not have".into(),
+            "take the line out: what is not granted is denied",
+        ),
+        ResourcePattern::Path(_) if matches!(act.verb, VerbPattern::One(Verb::Create | Verb::Delete)) => {
+            let hint = "a granted tree is granted for all changes: use `write`, with a deny for exceptions";
+            object(
+                format!("`{text}` cannot be told apart from `write` in this build"),
+                hint,
+            )
+        }
+        ResourcePattern::Path(_) if text.split(' ').any(|word| word.starts_with("**")) => {
+            let hint = "name a folder, for instance `.` or `~/src`; only a deny may begin with `**`";
+            object(format!("`{text}` is too wide for an allow"), hint)
+        }
+        ResourcePattern::Path(path) if path.as_tree().is_none() => {
+            let hint = format!(
+                "name the whole folder `{}`, with a deny for what is inside it",
+                path.anchor()
+            );
+            object(
+                format!("`{text}` has a wildcard, and an allow of files must name a folder or one file"),
+                hint,
+            )
+        }
+        ResourcePattern::Url(url) if url.scheme == Scheme::Https => {
+            let port = if url.port == 443 {
+                String::new()
+            } else {
+                format!(":{}", url.port)
+            };
+            let hint = format!(
+                "write `tunnel = [\"{}{port}\"]` under `[network]`: by name only, not opened",
+                url.host
+            );
+            object(
+                format!("`{text}` needs opened TLS, which this build does not have"),
+                hint,
+            )
+        }
+        ResourcePattern::AnyCommand if effect == Verdict::Ask => object(
+            "asking before a command needs the exec gate, which this build does not have".into(),
+            "write `allow = [\"run **\"]`: a command in the fence has no authority of its own",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Reads one act without wildcards as what would be asked: an example in a rule, or what `can` is given.
+pub fn asked_for(text: &str, anchors: &Anchors) -> Result<(Verb, Resource), String> {
+    let wild = || format!("`{text}` has a wildcard: name one file, host, url or command");
+    let (word, rest) = text.trim().split_once(' ').unwrap_or((text, ""));
+    if word == "run" && !rest.trim().is_empty() {
+        let words = rest.split_whitespace().map(Into::into).collect();
+        return Ok((Verb::Run, Resource::Command(words)));
+    }
+    let act = Act::parse(text, anchors).map_err(|error| error.to_string())?;
+    let VerbPattern::One(verb) = act.verb else {
+        return Err(format!("`{text}` names no single verb"));
+    };
+    let resource = match act.resource {
+        ResourcePattern::Path(path) => Resource::File(path.as_tree().ok_or_else(wild)?),
+        ResourcePattern::Url(_) if rest.contains('*') => return Err(wild()),
+        ResourcePattern::Url(_) => Resource::Url(HttpUrl::parse(rest.trim()).map_err(|error| error.to_string())?),
+        ResourcePattern::Endpoint {
+            host: HostPattern::Exact(host),
+            ..
+        } if verb == Verb::Resolve => Resource::Name(host),
+        ResourcePattern::Endpoint {
+            host: HostPattern::Exact(host),
+            port,
+        } if port != bailiwick_model::ANY_PORT => Resource::Endpoint { host, port },
+        ResourcePattern::Endpoint { .. } => return Err(wild()),
+        ResourcePattern::AnyCommand => return Err(wild()),
+    };
+    Ok((verb, resource))
+}

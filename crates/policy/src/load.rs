@@ -1,0 +1,330 @@
+//! Puts the layers together from the files that there are.
+//!
+//! Promises: P2, P4 (any error in any file: no policy). Trust: a project's file that nobody trusts may be written by
+//! whoever wrote the repository: of it only the denies are taken, and no setting.
+//! Not here: reading one file (`document`), finding files and keeping trust (the program's).
+
+use bailiwick_model::{Anchors, Digest, Layer, Verdict};
+use sha2::{Digest as _, Sha256};
+
+use crate::diagnostic::{Diagnostic, Place, Severity, suggest};
+use crate::document::{Reader, RuleFile};
+use crate::overlap;
+use crate::policy::Policy;
+use crate::preset::{self, BUILTIN, CEILING, DEFAULT, EXTENDABLE};
+use crate::rule::Rule;
+use crate::settings::Settings;
+
+/// One rule file's text, under the name that is shown to people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// The path that is shown to people.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// All that a policy is made of.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// The files of `/etc/bailiwick`, in the order of their names.
+    pub machine: Vec<SourceFile>,
+    /// The files of `~/.config/bailiwick`, in the order of their names.
+    pub person: Vec<SourceFile>,
+    /// The project's `bailiwick.toml`.
+    pub project: Option<SourceFile>,
+    /// True when a person trusts the project's file as it is ([`trust_digest`]).
+    pub project_trusted: bool,
+    /// Shipped profiles to add to the context's rules.
+    pub profiles: Vec<String>,
+    /// What `.` and `~` stand for.
+    pub anchors: Anchors,
+}
+
+/// Makes the policy, or says all that is wrong with its files.
+pub fn load(sources: &Sources) -> Result<Policy, Vec<Diagnostic>> {
+    let mut loader = Loader {
+        outer: Anchors {
+            root: None,
+            home: sources.anchors.home.clone(),
+        },
+        sources,
+        rules: Vec::new(),
+        settings: Settings::default(),
+        diagnostics: Vec::new(),
+        granting: Vec::new(),
+    };
+    loader.builtin();
+    loader.context();
+    loader.ceiling(Layer::Person, &sources.person);
+    loader.ceiling(Layer::Machine, &sources.machine);
+    loader.finish()
+}
+
+/// The digest that a person trusts a project's file by: of its text and of all shipped rules that it extends.
+pub fn trust_digest(project: &SourceFile) -> Digest {
+    let mut hash = Sha256::new();
+    let mut part = |text: &str| {
+        hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(text.as_bytes());
+    };
+    part("bailiwick trust v1");
+    part(&project.text);
+    let mut names = extends_of(&project.text);
+    let mut next = 0usize;
+    while let Some(name) = names.get(next).cloned() {
+        next = next.saturating_add(1);
+        part(&name);
+        let text = preset::preset(&name).unwrap_or("");
+        part(text);
+        for further in extends_of(text) {
+            if !names.contains(&further) {
+                names.push(further);
+            }
+        }
+    }
+    Digest(hash.finalize().into())
+}
+
+fn extends_of(text: &str) -> Vec<String> {
+    let Ok(document) = toml_edit::Document::parse(text) else {
+        return Vec::new();
+    };
+    let list = document.as_table().get("extends").and_then(|item| item.as_array());
+    let names = list.into_iter().flatten().filter_map(|value| value.as_str());
+    names.map(Into::into).collect()
+}
+
+struct Loader<'a> {
+    sources: &'a Sources,
+    /// Anchors for files that hold for every context.
+    outer: Anchors,
+    rules: Vec<Rule>,
+    settings: Settings,
+    diagnostics: Vec<Diagnostic>,
+    granting: Vec<Layer>,
+}
+
+impl Loader<'_> {
+    fn say(&mut self, severity: Severity, file: &str, place: Place, message: &str, hint: &str) {
+        self.diagnostics
+            .push(Diagnostic::new(severity, file, place, message, Some(hint.into())));
+    }
+
+    fn read(&mut self, layer: Layer, name: &str, text: &str, anchors: &Anchors, shipped: bool) -> RuleFile {
+        let (file, wrong) = Reader::read(layer, name, text, anchors, shipped);
+        self.diagnostics.extend(wrong);
+        file
+    }
+
+    fn add(&mut self, mut file: RuleFile) {
+        self.rules.append(&mut file.rules);
+        self.settings.merge(file.settings);
+    }
+
+    fn builtin(&mut self) {
+        let outer = self.outer.clone();
+        let file = self.read(Layer::Builtin, "builtin", BUILTIN, &outer, true);
+        self.add(file);
+    }
+
+    /// Adds a shipped preset and what it extends.
+    fn preset(&mut self, layer: Layer, name: &str, text: &str, seen: &mut Vec<String>) {
+        if seen.iter().any(|known| known == name) {
+            return;
+        }
+        seen.push(name.into());
+        let anchors = if layer == Layer::Context {
+            self.sources.anchors.clone()
+        } else {
+            self.outer.clone()
+        };
+        let file = self.read(layer, &format!("preset:{name}"), text, &anchors, true);
+        for (extended, _) in &file.extends {
+            if let Some(text) = preset::preset(extended) {
+                self.preset(layer, extended, text, seen);
+            }
+        }
+        self.add(file);
+    }
+
+    fn context(&mut self) {
+        self.granting.push(Layer::Context);
+        let mut seen = Vec::new();
+        let sources = self.sources;
+        let project = sources.project.as_ref().map(|source| {
+            let file = self.read(Layer::Context, &source.name, &source.text, &sources.anchors, false);
+            self.extends_known(source, &file, EXTENDABLE);
+            (source, file)
+        });
+        match &project {
+            Some((_, file)) if sources.project_trusted => {
+                for (name, _) in &file.extends {
+                    if let Some(text) = preset::preset(name) {
+                        self.preset(Layer::Context, name, text, &mut seen);
+                    }
+                }
+            }
+            _ => {
+                let text = preset::preset(DEFAULT).unwrap_or("");
+                self.preset(Layer::Context, DEFAULT, text, &mut seen);
+            }
+        }
+        for name in &sources.profiles {
+            match preset::profile(name) {
+                Some(text) => self.profile(name, text),
+                None => {
+                    let message = format!("there is no profile `{name}`");
+                    let hint = suggest(name, &preset::profile_names());
+                    self.say(Severity::Error, "profiles", Place::START, &message, &hint);
+                }
+            }
+        }
+        let Some((source, mut file)) = project else { return };
+        if file.empty {
+            let hint = "write `extends = [\"coding\"]`, or remove the file";
+            self.say(
+                Severity::Error,
+                &source.name,
+                Place::START,
+                "the file holds no rule",
+                hint,
+            );
+        } else if !sources.project_trusted {
+            let hint = "read it, then run `bailiwick trust`";
+            let message = "this file is not trusted: only its denies hold, beside the preset `coding`";
+            self.say(Severity::Warning, &source.name, Place::START, message, hint);
+            file.rules.retain(|rule| rule.effect == Verdict::Deny);
+            file.settings = Settings::default();
+        } else if file.extends.is_empty() && file.rules.iter().all(|rule| rule.effect == Verdict::Deny) {
+            let hint = "add `extends = [\"coding\"]`, or rules that allow something";
+            self.say(
+                Severity::Warning,
+                &source.name,
+                Place::START,
+                "this file allows nothing",
+                hint,
+            );
+        }
+        self.add(file);
+    }
+
+    fn profile(&mut self, name: &str, text: &str) {
+        let anchors = self.sources.anchors.clone();
+        let file = self.read(Layer::Context, &format!("profile:{name}"), text, &anchors, true);
+        self.add(file);
+    }
+
+    /// Complains about presets that are not shipped.
+    fn extends_known(&mut self, source: &SourceFile, file: &RuleFile, known: &[&str]) {
+        for (name, place) in &file.extends {
+            if known.contains(&name.as_str()) {
+                continue;
+            }
+            let (message, hint) = match name.as_str() {
+                "office" => (
+                    "the preset `office` is not shipped with this build".into(),
+                    suggest("", known),
+                ),
+                CEILING => (
+                    "`ceiling` is a preset for `~/.config/bailiwick` and `/etc/bailiwick` only".into(),
+                    suggest("", known),
+                ),
+                other if preset::preset(other).is_some() => (
+                    format!("`{other}` is a preset for projects: rules here hold for every context"),
+                    suggest("", known),
+                ),
+                other => (format!("there is no preset `{other}`"), suggest(other, known)),
+            };
+            self.say(Severity::Error, &source.name, *place, &message, &hint);
+        }
+    }
+
+    /// A ceiling: what an outer layer lets contexts have. Files that only deny narrow, and need no allow of their own.
+    fn ceiling(&mut self, layer: Layer, sources: &[SourceFile]) {
+        let anchors = self.outer.clone();
+        let mut grants = false;
+        for source in sources {
+            let file = self.read(layer, &source.name, &source.text, &anchors, false);
+            self.extends_known(source, &file, &[CEILING]);
+            if file.empty {
+                let hint = "remove it, or write a rule";
+                self.say(
+                    Severity::Warning,
+                    &source.name,
+                    Place::START,
+                    "the file holds no rule",
+                    hint,
+                );
+            }
+            grants |= file.rules.iter().any(|rule| rule.effect != Verdict::Deny);
+            if file.extends.iter().any(|(name, _)| name == CEILING) && !self.has_ceiling(layer) {
+                self.shipped_ceiling(layer);
+                grants = true;
+            }
+            self.add(file);
+        }
+        if layer == Layer::Person && !grants {
+            self.shipped_ceiling(layer);
+            grants = true;
+        }
+        if grants {
+            self.granting.push(layer);
+        }
+    }
+
+    fn has_ceiling(&self, layer: Layer) -> bool {
+        let name = format!("preset:{CEILING}");
+        self.rules
+            .iter()
+            .any(|rule| rule.layer() == layer && rule.origin.file == name)
+    }
+
+    fn shipped_ceiling(&mut self, layer: Layer) {
+        let text = preset::preset(CEILING).unwrap_or("");
+        self.preset(layer, CEILING, text, &mut Vec::new());
+    }
+
+    fn finish(mut self) -> Result<Policy, Vec<Diagnostic>> {
+        // What follows from a rule and is written out elsewhere too says nothing more.
+        let mut known = std::collections::HashSet::new();
+        for rule in self.rules.iter().filter(|rule| rule.follows_from.is_none()) {
+            known.insert((rule.layer(), rule.effect, rule.act().clone()));
+        }
+        self.rules.retain(|rule| {
+            rule.follows_from.is_none() || known.insert((rule.layer(), rule.effect, rule.act().clone()))
+        });
+        self.rules.sort_by_key(Rule::layer);
+        self.granting.sort_unstable();
+        self.settings.derive(&self.rules);
+        let policy = match Policy::of(self.rules, self.settings, self.granting) {
+            Ok(policy) => policy,
+            Err((rule, fault)) => {
+                let (file, place) = rule.map_or(("policy".to_owned(), Place::START), |rule| {
+                    let origin = rule.origin;
+                    (
+                        origin.file,
+                        Place {
+                            line: origin.line,
+                            column: origin.column,
+                        },
+                    )
+                });
+                let hint = "this is a fault of the program: please report it with the rule";
+                self.diagnostics.push(Diagnostic::new(
+                    Severity::Error,
+                    &file,
+                    place,
+                    &fault,
+                    Some(hint.into()),
+                ));
+                return Err(self.diagnostics);
+            }
+        };
+        self.diagnostics.extend(overlap::dead(&policy));
+        if self.diagnostics.iter().any(Diagnostic::is_error) {
+            return Err(self.diagnostics);
+        }
+        Ok(policy.warning(self.diagnostics))
+    }
+}

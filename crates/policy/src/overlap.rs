@@ -1,0 +1,163 @@
+//! Rules against each other: which decides over which, and which can never matter.
+//!
+//! Promises: P4 (a rule that can never hold is said, not passed over).
+
+use bailiwick_model::{Layer, RuleRef, Verdict};
+
+use crate::breadth::{act_covers, acts_meet, narrowness};
+use crate::diagnostic::{Diagnostic, Place, Severity};
+use crate::policy::Policy;
+use crate::rule::Rule;
+
+/// How two rules lie to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OverlapKind {
+    /// A deny takes something out of what another rule gives.
+    Exception,
+    /// A narrower allow or ask decides over a wider one.
+    Narrower,
+    /// The other rule can never matter.
+    NeverMatters,
+}
+
+/// Two rules of which one decides over the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overlap {
+    /// How they lie to each other.
+    pub kind: OverlapKind,
+    /// The rule that decides.
+    pub decides: RuleRef,
+    /// The rule that it decides over.
+    pub over: RuleRef,
+    /// Both in one sentence.
+    pub text: String,
+}
+
+fn shipped(rule: &Rule) -> bool {
+    rule.layer() == Layer::Builtin
+        || rule.origin.file.starts_with("preset:")
+        || rule.origin.file.starts_with("profile:")
+}
+
+impl Policy {
+    /// All pairs of written rules of which one decides over the other, where a person wrote at least one of the two.
+    pub fn overlaps(&self) -> Vec<Overlap> {
+        let written: Vec<&Rule> = self.rules().iter().filter(|rule| rule.follows_from.is_none()).collect();
+        let mut found = Vec::new();
+        for (place, one) in written.iter().enumerate() {
+            for other in written.iter().skip(place.saturating_add(1)) {
+                if shipped(one) && shipped(other) {
+                    continue;
+                }
+                found.extend(between(one, other).or_else(|| between(other, one)));
+            }
+        }
+        found
+    }
+}
+
+/// How the one rule decides over the other, if it does.
+fn between(one: &Rule, other: &Rule) -> Option<Overlap> {
+    let overlap = |kind, text: String| {
+        Some(Overlap {
+            kind,
+            decides: one.origin.clone(),
+            over: other.origin.clone(),
+            text,
+        })
+    };
+    let name = |rule: &Rule| format!("`{}` ({})", rule.origin.act, rule.origin);
+    let whole = act_covers(one.act(), other.act());
+    match (one.effect, other.effect) {
+        (Verdict::Deny, Verdict::Allow | Verdict::Ask) if whole => overlap(
+            OverlapKind::NeverMatters,
+            format!("{} denies all of {}", name(one), name(other)),
+        ),
+        (Verdict::Deny, Verdict::Allow | Verdict::Ask) if acts_meet(one.act(), other.act()) => overlap(
+            OverlapKind::Exception,
+            format!("{} is an exception in {}", name(one), name(other)),
+        ),
+        (Verdict::Allow, Verdict::Ask) | (Verdict::Ask, Verdict::Allow) if one.layer() == other.layer() => {
+            let (own, theirs) = (narrowness(one.act()), narrowness(other.act()));
+            let wins = own > theirs || (own == theirs && one.effect == Verdict::Ask);
+            if !wins || !acts_meet(one.act(), other.act()) {
+                None
+            } else if whole {
+                overlap(
+                    OverlapKind::NeverMatters,
+                    format!("{} leaves nothing to {}", name(one), name(other)),
+                )
+            } else {
+                overlap(
+                    OverlapKind::Narrower,
+                    format!("{} is narrower and decides over {}", name(one), name(other)),
+                )
+            }
+        }
+        (effect, same) if effect == same && whole && one.layer() == other.layer() => overlap(
+            OverlapKind::NeverMatters,
+            format!("{} says all that {} says", name(one), name(other)),
+        ),
+        _ => None,
+    }
+}
+
+/// Complaints about rules of people that a deny makes void.
+pub(crate) fn dead(policy: &Policy) -> Vec<Diagnostic> {
+    let rules = policy.rules();
+    let mut found = Vec::new();
+    for rule in rules {
+        if rule.effect == Verdict::Deny || rule.follows_from.is_some() || shipped(rule) {
+            continue;
+        }
+        let near = policy.index().near(rules, rule.act());
+        let denies = near.iter().filter_map(|number| rules.get(*number));
+        let over = denies.filter(|deny| deny.effect == Verdict::Deny && act_covers(deny.act(), rule.act()));
+        // The complaint names the deny that is easiest to change: one of the same file first.
+        let Some(deny) = over.min_by_key(|deny| (deny.origin.file != rule.origin.file, deny.layer() != Layer::Builtin))
+        else {
+            continue;
+        };
+        let same_file = deny.origin.file == rule.origin.file;
+        let (act, denied) = (&rule.origin.act, deny.follows_from.as_ref().unwrap_or(&deny.origin.act));
+        let (severity, message, hint) = if same_file && deny.act() == rule.act() {
+            let message = format!(
+                "`{act}` is both allowed and denied (line {}): the deny always wins",
+                deny.origin.line
+            );
+            (Severity::Error, message, "take one of the two out")
+        } else if same_file {
+            let message = format!(
+                "`{act}` can never match: `{denied}` (line {}) denies all of it",
+                deny.origin.line
+            );
+            (
+                Severity::Error,
+                message,
+                "a deny is never overridden: narrow it, or take this rule out",
+            )
+        } else if deny.layer() == Layer::Builtin {
+            let message = format!("`{act}` can never match: bailiwick itself denies `{denied}`");
+            (Severity::Error, message, "take the rule out")
+        } else {
+            let message = format!("`{act}` can never match: `{denied}` ({}) denies all of it", deny.origin);
+            (
+                Severity::Warning,
+                message,
+                "a deny is never overridden: take the rule out",
+            )
+        };
+        let place = Place {
+            line: rule.origin.line,
+            column: rule.origin.column,
+        };
+        found.push(Diagnostic::new(
+            severity,
+            &rule.origin.file,
+            place,
+            &message,
+            Some(hint.into()),
+        ));
+    }
+    found
+}

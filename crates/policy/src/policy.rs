@@ -1,0 +1,170 @@
+//! The policy of one context: all rules in force, ready to be asked.
+//!
+//! Promises: P14 (the same rules and the same request give the same answer; the digest names the rules).
+
+use std::collections::{BTreeSet, HashSet};
+
+use bailiwick_model::{AbsPath, Digest, HostPattern, Layer, Request, ResourcePattern, Verb, Verdict};
+use sha2::{Digest as _, Sha256};
+
+use crate::cedar::{self, Engine};
+use crate::combine::tree_verbs;
+use crate::diagnostic::Diagnostic;
+use crate::index::Index;
+use crate::rule::{Rule, host_of};
+use crate::settings::Settings;
+
+/// All rules in force.
+#[derive(Debug)]
+pub struct Policy {
+    rules: Vec<Rule>,
+    settings: Settings,
+    /// The layers of which each must allow.
+    granting: Vec<Layer>,
+    engine: Engine,
+    index: Index,
+    denies_addresses: bool,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Policy {
+    /// Compiles rules. The error names the rule at fault.
+    pub(crate) fn of(
+        rules: Vec<Rule>,
+        settings: Settings,
+        granting: Vec<Layer>,
+    ) -> Result<Self, (Option<Rule>, String)> {
+        let engine = match Engine::compile(&rules) {
+            Ok(engine) => engine,
+            Err((number, fault)) => return Err((rules.into_iter().nth(number), fault.to_string())),
+        };
+        let names_address = |rule: &Rule| {
+            let host = host_of(rule.act());
+            rule.effect == Verdict::Deny && matches!(host, Some(HostPattern::Exact(host)) if host.address().is_some())
+        };
+        Ok(Self {
+            index: Index::of(&rules),
+            denies_addresses: rules.iter().any(names_address),
+            rules,
+            settings,
+            granting,
+            engine,
+            warnings: Vec::new(),
+        })
+    }
+
+    pub(crate) fn warning(mut self, warnings: Vec<Diagnostic>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+
+    /// What is probably not as it was meant.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// All rules, the outermost layer first, with those that follow from others.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The layers of which each must allow what is to be allowed.
+    pub fn granting_layers(&self) -> &[Layer] {
+        &self.granting
+    }
+
+    pub(crate) fn denies_addresses(&self) -> bool {
+        self.denies_addresses
+    }
+
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Names all rules and settings in force: another digest, other answers. Where a rule stands is left out.
+    pub fn digest(&self) -> Digest {
+        let mut hash = Sha256::new();
+        let mut part = |text: &str| {
+            hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hash.update(text.as_bytes());
+        };
+        part("bailiwick rules v1");
+        for layer in &self.granting {
+            part(layer.as_str());
+        }
+        let line = |rule: &Rule| format!("{} {} {}", rule.layer(), rule.effect.as_str(), rule.act());
+        let lines: BTreeSet<String> = self.rules.iter().map(line).collect();
+        lines.iter().for_each(|line| part(line));
+        part(&format!("{:?}", self.settings));
+        Digest(hash.finalize().into())
+    }
+
+    /// The roots of all trees that some rule would grant whole, with the verb: each is to be asked for as a tree.
+    pub fn tree_candidates(&self) -> Vec<(Verb, AbsPath)> {
+        let mut found = BTreeSet::new();
+        for rule in self.rules.iter().filter(|rule| rule.effect == Verdict::Allow) {
+            if let ResourcePattern::Path(pattern) = &rule.act().resource
+                && let Some(tree) = pattern.as_tree()
+            {
+                found.extend(
+                    tree_verbs(&rule.act().verb)
+                        .iter()
+                        .map(|verb| (verb.clone(), tree.clone())),
+                );
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// All rules as Cedar policies.
+    pub fn to_cedar(&self) -> String {
+        cedar::text(&self.rules)
+    }
+
+    /// The schema of those policies.
+    pub fn schema() -> &'static str {
+        cedar::SCHEMA
+    }
+
+    /// The rules that the request satisfies, found through the index.
+    pub(crate) fn satisfied(&self, request: &Request) -> Result<Vec<usize>, String> {
+        let candidates = self.index.candidates(&self.rules, request);
+        let parents: HashSet<_> = candidates
+            .iter()
+            .filter_map(|number| self.engine.target(*number).cloned())
+            .collect();
+        self.engine
+            .satisfied(request, candidates.into_iter(), parents)
+            .map_err(|fault| fault.to_string())
+    }
+
+    /// The same answer without the index: every rule is handed to Cedar.
+    #[cfg(test)]
+    pub(crate) fn satisfied_by_all(&self, request: &Request) -> Result<Vec<usize>, String> {
+        use bailiwick_model::{Resource, VerbPattern};
+        let mut parents = HashSet::new();
+        if let Resource::File(path) | Resource::Tree(path) = &request.resource {
+            for above in path.ancestors() {
+                parents.insert(self.engine.path(above).map_err(|fault| fault.to_string())?);
+            }
+        }
+        for (number, rule) in self.rules.iter().enumerate() {
+            let mut act = rule.act().clone();
+            if act.verb == VerbPattern::Any || !matches!(act.verb, VerbPattern::One(Verb::Resolve | Verb::Tunnel)) {
+                // Whether the verb fits is Cedar's to find: only the resource makes a parent.
+                act.verb = VerbPattern::Any;
+            }
+            if crate::rule::covers(&act, &request.verb, &request.resource) {
+                parents.extend(self.engine.target(number).cloned());
+            }
+        }
+        self.engine
+            .satisfied(request, 0..self.rules.len(), parents)
+            .map_err(|fault| fault.to_string())
+    }
+}

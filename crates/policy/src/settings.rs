@@ -1,0 +1,164 @@
+//! What rule files set beside rules: environment, limits, pinned names, and what follows from rules for the gates.
+//!
+//! Promises: P2 (limits of several layers: the least holds; what an outer layer sets, an inner one does not change).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use bailiwick_model::{ANY_PORT, AddressClass, Host, HostPattern, Layer, ResourcePattern, Verb, VerbPattern, Verdict};
+
+use crate::rule::Rule;
+
+/// A port of this machine that a rule names: served at the same port inside the fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LoopbackPort {
+    /// The port.
+    pub port: u16,
+    /// True when only HTTP is allowed there, by method and path; false for any bytes.
+    pub http: bool,
+}
+
+/// The settings in force, merged over the layers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The name of the context.
+    pub context: Option<String>,
+    /// Variables that are passed on, where they are set; a final `*` stands for any rest of the name.
+    pub environment_pass: BTreeSet<String>,
+    /// Variables that are set.
+    pub environment_set: BTreeMap<String, String>,
+    /// The most memory, in bytes.
+    pub memory: Option<u64>,
+    /// The most processes at one time.
+    pub processes: Option<u64>,
+    /// Names pinned to an address by a person, who thereby named that address.
+    pub hosts: BTreeMap<Host, IpAddr>,
+    /// Names that may stand for private addresses; never for loopback or link-local ones.
+    pub private: Vec<HostPattern>,
+    /// Ports of this machine that rules of the context name.
+    pub loopback_ports: Vec<LoopbackPort>,
+    /// Hosts and ports that rules of the context allow by their full name.
+    pub direct_endpoints: Vec<(Host, u16)>,
+}
+
+impl Settings {
+    /// True when a variable of this name is passed on.
+    pub fn passes(&self, name: &str) -> bool {
+        self.environment_pass.iter().any(|known| match known.strip_suffix('*') {
+            Some(head) => name.starts_with(head),
+            None => known == name,
+        })
+    }
+
+    /// Adds the settings of one more file. Files come from the innermost layer to the outermost.
+    pub(crate) fn merge(&mut self, other: Self) {
+        let least = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.context = other.context.or(self.context.take());
+        self.environment_pass.extend(other.environment_pass);
+        self.environment_set.extend(other.environment_set);
+        self.memory = least(self.memory, other.memory);
+        self.processes = least(self.processes, other.processes);
+        self.hosts.extend(other.hosts);
+        for pattern in other.private {
+            if !self.private.contains(&pattern) {
+                self.private.push(pattern);
+            }
+        }
+    }
+
+    /// Derives from the rules which ports and endpoints the gates shall serve.
+    pub(crate) fn derive(&mut self, rules: &[Rule]) {
+        let mut loopback: BTreeMap<u16, bool> = BTreeMap::new();
+        let mut direct = BTreeSet::new();
+        for rule in rules {
+            if rule.layer() != Layer::Context || rule.effect == Verdict::Deny {
+                continue;
+            }
+            let (host, port, http) = match &rule.act().resource {
+                ResourcePattern::Url(url) => (&url.host, url.port, true),
+                ResourcePattern::Endpoint { host, port } if rule.act().verb == VerbPattern::One(Verb::Tunnel) => {
+                    (host, *port, false)
+                }
+                _ => continue,
+            };
+            let HostPattern::Exact(host) = host else { continue };
+            if port == ANY_PORT {
+                continue;
+            }
+            let loops = host.is_localhost()
+                || host
+                    .address()
+                    .is_some_and(|address| AddressClass::of(address) == AddressClass::Loopback);
+            if loops {
+                // Where any bytes are allowed, the path of HTTP is not looked at.
+                let only_http = loopback.entry(port).or_insert(http);
+                *only_http &= http;
+            } else if rule.effect == Verdict::Allow {
+                direct.insert((host.clone(), port));
+            }
+        }
+        self.loopback_ports = loopback
+            .into_iter()
+            .map(|(port, http)| LoopbackPort { port, http })
+            .collect();
+        self.direct_endpoints = direct.into_iter().collect();
+    }
+}
+
+/// Reads a size: a whole number, and a unit of bytes (`512 MiB`, `8 GiB`, `2 GB`).
+pub(crate) fn bytes_of(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at_checked(end)?;
+    let factor: u64 = match unit.trim() {
+        "" | "B" => 1,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return None,
+    };
+    digits
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(factor)
+        .filter(|bytes| *bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, want) in [
+            ("8 GiB", Some(8 << 30)),
+            ("512MiB", Some(512 << 20)),
+            ("2 GB", Some(2_000_000_000)),
+            ("4096", Some(4096)),
+            ("8 gigs", None),
+            ("GiB", None),
+            ("0", None),
+            ("99999999999 TiB", None),
+        ] {
+            assert_eq!(bytes_of(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn variables_pass_by_name_or_head() {
+        let settings = Settings {
+            environment_pass: ["PATH", "LC_*"].map(Into::into).into(),
+            ..Settings::default()
+        };
+        assert!(settings.passes("PATH") && settings.passes("LC_ALL"));
+        assert!(!settings.passes("PATHS") && !settings.passes("LANG"));
+    }
+}

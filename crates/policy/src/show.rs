@@ -1,0 +1,48 @@
+//! Shows the rules in force, layer by layer, with where each line came from.
+
+use std::fmt::Write as _;
+
+use bailiwick_model::{Layer, Verdict};
+
+use crate::policy::Policy;
+
+impl Policy {
+    /// The rules in force by layer: what each layer allows, asks and denies, and by which line of which file.
+    pub fn layers(&self) -> String {
+        let mut out = String::new();
+        for layer in [Layer::Builtin, Layer::Machine, Layer::Person, Layer::Context] {
+            let own: Vec<_> = self.rules().iter().filter(|rule| rule.layer() == layer).collect();
+            if own.is_empty() && !self.granting_layers().contains(&layer) {
+                continue;
+            }
+            let role = match layer {
+                Layer::Builtin => "never overridden",
+                _ if !self.granting_layers().contains(&layer) => "only denies",
+                Layer::Context => "what this context is granted",
+                _ => "the most that a context may be granted",
+            };
+            let _ = writeln!(out, "{layer} ({role})");
+            let width = own
+                .iter()
+                .map(|rule| rule.act().to_string().chars().count())
+                .filter(|len| *len <= 60)
+                .max()
+                .unwrap_or(0);
+            for effect in [Verdict::Allow, Verdict::Ask, Verdict::Deny] {
+                for rule in own.iter().filter(|rule| rule.effect == effect) {
+                    let act = rule.act().to_string();
+                    let _ = write!(out, "  {:5} {act:width$}  {}", effect.as_str(), rule.origin);
+                    if let Some(from) = &rule.follows_from {
+                        let _ = write!(out, "  (follows from `{from}`)");
+                    }
+                    if let Some(reason) = &rule.reason {
+                        let _ = write!(out, "  # {reason}");
+                    }
+                    out.push('\n');
+                }
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
