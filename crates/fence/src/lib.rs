@@ -1,1 +1,36 @@
-//! What the kernel enforces round a task: launcher and sandbox.
+//! What the kernel enforces round a task: launcher and fence, at level `namespace`.
+//!
+//! Answers: how does a program start with exactly the files, network and processes that a plan names, and how is that
+//! known for certain?
+//! Promises: P1 (nothing is reached but what the plan names), P2 (never root), P9 (nothing of the daemon's is
+//! inherited), P11 (all ends when either side closes), P13 (the fence in force is the fence asked for, or nothing
+//! starts).
+//! Trust: plans come from the daemon. What lies in granted trees, and the program itself, are hostile.
+//! Not here: who decides what a plan holds (`mediator`, the daemon), and what is served to the fence (`proxy`).
+//! The only room with `unsafe`, all of it in `sys`.
+//! See: `docs/design/fence.md`.
+
+mod channel;
+mod confine;
+mod fault;
+mod filter;
+mod floor;
+mod identity;
+mod inside;
+mod launcher;
+mod limits;
+mod masks;
+mod network;
+mod order;
+mod program;
+mod root;
+mod search;
+mod serve;
+mod sys;
+mod syscalls;
+mod trees;
+
+pub use confine::confine_gate;
+pub use identity::{NOBODY, become_caller_under_sudo, identity};
+pub use launcher::{Launcher, Running, Started};
+pub use serve::{inherited_channel, run_launcher};

@@ -1,0 +1,199 @@
+//! The seccomp filters: the table of system calls with the conditions on their arguments, compiled for the kernel.
+//!
+//! Promises: P13. Three filters stand on one another; the kernel takes the strictest answer, and of two errors that of
+//! the filter laid last. First the calls that exist, all else `ENOSYS`; then what is refused aloud with `EPERM`; then
+//! socket families that do not exist here. A call by another processor family's numbers ends the process; x32 numbers
+//! stand in no table.
+//! Not here: the table (`syscalls`).
+//! See: seccomp(2), socket(2), ioctl_tty(2), personality(2).
+
+use std::collections::BTreeMap;
+
+use bailiwick_gate::LaunchFault;
+use bailiwick_model::Code;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
+
+use crate::syscalls::{AGENT, GATE, REFUSED};
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type Fault = seccompiler::BackendError;
+
+const INET: u64 = 2;
+const INET6: u64 = 10;
+const UNIX: u64 = 1;
+const NETLINK: u64 = 16;
+/// The part of a socket's type that is not flags.
+const TYPE: u64 = 0xf;
+const STREAM: u64 = 1;
+const DATAGRAM: u64 = 2;
+/// The kernel's choice, TCP, UDP: no raw sockets, no MPTCP (262), no SCTP (132).
+const PROTOCOLS: [u64; 3] = [0, 6, 17];
+/// Every flag of `clone` that makes a namespace.
+const NAMESPACES: [u64; 7] = [
+    0x0002_0000,
+    0x0200_0000,
+    0x0400_0000,
+    0x0800_0000,
+    0x1000_0000,
+    0x2000_0000,
+    0x4000_0000,
+];
+/// Puts bytes into a terminal's input as if they were typed.
+const TIOCSTI: u64 = 0x5412;
+/// Pastes a virtual console's selection: the same by another road.
+const TIOCLINUX: u64 = 0x541c;
+/// Plain Linux, without address randomisation, 32-bit alike, and the question what is set: debuggers, `setarch`.
+const PERSONALITIES: [u64; 5] = [0, 0x0004_0000, 0x0000_0008, 0x0002_0000, 0xffff_ffff];
+
+/// The filters of one kind of process, ready to be laid.
+#[derive(Debug, Clone)]
+pub(crate) struct Filters(Vec<BpfProgram>);
+
+impl Filters {
+    /// The filters of an agent.
+    pub(crate) fn agent() -> Result<Self, LaunchFault> {
+        Self::of(AGENT, &[]).map_err(refused)
+    }
+
+    /// The filters of a gate.
+    pub(crate) fn gate() -> Result<Self, LaunchFault> {
+        let starting = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace];
+        Self::of(GATE, &starting).map_err(refused)
+    }
+
+    fn of(groups: &[&[libc::c_long]], also_refused: &[libc::c_long]) -> Result<Self, Fault> {
+        let errno = |code: i32| SeccompAction::Errno(code.unsigned_abs());
+        let filters = [
+            (existing(groups)?, errno(libc::ENOSYS), SeccompAction::Allow),
+            (refused_aloud(also_refused)?, SeccompAction::Allow, errno(libc::EPERM)),
+            (strange_families()?, SeccompAction::Allow, errno(libc::EAFNOSUPPORT)),
+        ];
+        let compile = |(rules, mismatch, matching)| {
+            SeccompFilter::new(rules, mismatch, matching, machine()?).and_then(BpfProgram::try_from)
+        };
+        filters.into_iter().map(compile).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Lays the filters on this thread and all that it starts. They cannot be taken off.
+    pub(crate) fn lay(&self) -> Result<(), LaunchFault> {
+        self.0
+            .iter()
+            .try_for_each(|program| seccompiler::apply_filter(program))
+            .map_err(refused)
+    }
+}
+
+fn refused(cause: impl std::fmt::Display) -> LaunchFault {
+    LaunchFault {
+        code: Code::FenceFailed,
+        what: "cannot filter system calls".into(),
+        cause: cause.to_string(),
+        hint: "the kernel needs CONFIG_SECCOMP_FILTER".into(),
+    }
+}
+
+fn machine() -> Result<TargetArch, Fault> {
+    TargetArch::try_from(std::env::consts::ARCH)
+}
+
+fn when(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition, Fault> {
+    // The kernel reads these arguments as 32 bits: the upper half is the caller's to fill, and must not matter.
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value)
+}
+
+fn all_of(conditions: impl IntoIterator<Item = Result<SeccompCondition, Fault>>) -> Result<SeccompRule, Fault> {
+    SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
+}
+
+fn existing(groups: &[&[libc::c_long]]) -> Result<Rules, Fault> {
+    let mut rules: Rules = groups
+        .iter()
+        .copied()
+        .flatten()
+        .map(|call| (*call, Vec::new()))
+        .collect();
+    let every = NAMESPACES.iter().fold(0, |all, one| all | one);
+    rules.insert(
+        libc::SYS_clone,
+        vec![all_of([when(0, SeccompCmpOp::MaskedEq(every), 0)])?],
+    );
+    let ioctl = [when(1, SeccompCmpOp::Ne, TIOCSTI), when(1, SeccompCmpOp::Ne, TIOCLINUX)];
+    rules.insert(libc::SYS_ioctl, vec![all_of(ioctl)?]);
+    let personality = PERSONALITIES.map(|kind| all_of([when(0, SeccompCmpOp::Eq, kind)]));
+    rules.insert(
+        libc::SYS_personality,
+        personality.into_iter().collect::<Result<_, _>>()?,
+    );
+    let pair = vec![all_of([when(0, SeccompCmpOp::Eq, UNIX)])?];
+    rules.insert(libc::SYS_socketpair, pair);
+    let mut sockets = vec![
+        all_of([when(0, SeccompCmpOp::Eq, UNIX)])?,
+        all_of([when(0, SeccompCmpOp::Eq, NETLINK), when(2, SeccompCmpOp::Eq, 0)])?,
+    ];
+    for family in [INET, INET6] {
+        for kind in [STREAM, DATAGRAM] {
+            for protocol in PROTOCOLS {
+                sockets.push(all_of([
+                    when(0, SeccompCmpOp::Eq, family),
+                    when(1, SeccompCmpOp::MaskedEq(TYPE), kind),
+                    when(2, SeccompCmpOp::Eq, protocol),
+                ])?);
+            }
+        }
+    }
+    rules.insert(libc::SYS_socket, sockets);
+    Ok(rules)
+}
+
+fn refused_aloud(also: &[libc::c_long]) -> Result<Rules, Fault> {
+    let mut rules: Rules = REFUSED.iter().chain(also).map(|call| (*call, Vec::new())).collect();
+    let namespaces = NAMESPACES.map(|flag| all_of([when(0, SeccompCmpOp::MaskedEq(flag), flag)]));
+    rules.insert(libc::SYS_clone, namespaces.into_iter().collect::<Result<_, _>>()?);
+    let ioctl = [TIOCSTI, TIOCLINUX].map(|request| all_of([when(1, SeccompCmpOp::Eq, request)]));
+    rules.insert(libc::SYS_ioctl, ioctl.into_iter().collect::<Result<_, _>>()?);
+    let personality = PERSONALITIES.map(|kind| when(0, SeccompCmpOp::Ne, kind));
+    rules.insert(libc::SYS_personality, vec![all_of(personality)?]);
+    // What `existing` does not let through of the families that exist, raw sockets and other protocols, is `EPERM`.
+    let mut sockets = Vec::new();
+    for family in [INET, INET6] {
+        sockets.push(all_of(
+            [when(0, SeccompCmpOp::Eq, family)]
+                .into_iter()
+                .chain(PROTOCOLS.map(|protocol| when(2, SeccompCmpOp::Ne, protocol))),
+        )?);
+        // SOCK_RAW.
+        sockets.push(all_of([
+            when(0, SeccompCmpOp::Eq, family),
+            when(1, SeccompCmpOp::MaskedEq(TYPE), 3),
+        ])?);
+    }
+    sockets.push(all_of([
+        when(0, SeccompCmpOp::Eq, NETLINK),
+        when(2, SeccompCmpOp::Ne, 0),
+    ])?);
+    rules.insert(libc::SYS_socket, sockets);
+    Ok(rules)
+}
+
+fn strange_families() -> Result<Rules, Fault> {
+    let strange = || all_of([UNIX, INET, INET6, NETLINK].map(|family| when(0, SeccompCmpOp::Ne, family)));
+    Ok([libc::SYS_socket, libc::SYS_socketpair]
+        .into_iter()
+        .map(|call| Ok((call, vec![strange()?])))
+        .collect::<Result<_, Fault>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p13_the_filters_compile_and_fit_the_kernel() {
+        for filters in [Filters::agent().unwrap(), Filters::gate().unwrap()] {
+            assert_eq!(filters.0.len(), 3);
+            assert!(filters.0.iter().all(|program| program.len() < 4096));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Landlock, the floor: what may be read, run and changed, exactly as in the plan, whatever the mounts say.
+//!
+//! Promises: P1, P13. Every right that the running kernel knows is handled, as a hard requirement, and the kernel's
+//! answer is read back: fully enforced, or nothing starts. Signals and abstract sockets are kept inside where the
+//! kernel can (ABI 6).
+//! Not here: mounts (`root`), which do what Landlock cannot: read-only places inside writable ones.
+//! See: landlock(7).
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use bailiwick_gate::{BindMode, FencePlan, LaunchFault};
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+use rustix::fs::{Mode, OFlags, open};
+
+use crate::fault::failed;
+use crate::trees::Trees;
+
+/// Least version of Landlock: the first that can refuse to shorten a file.
+pub(crate) const LEAST: i32 = 3;
+
+fn refused(cause: impl std::fmt::Display) -> LaunchFault {
+    LaunchFault {
+        hint: "landlock must be among the security modules of the running kernel (see /sys/kernel/security/lsm)".into(),
+        ..failed("cannot lay the floor with landlock", cause.to_string())
+    }
+}
+
+/// The floor, not laid yet.
+pub(crate) struct Floor {
+    rules: RulesetCreated,
+    version: i32,
+}
+
+impl Floor {
+    /// A floor on which nothing may be done.
+    fn bare(version: i32) -> Result<Self, LaunchFault> {
+        if version < LEAST {
+            return Err(refused(format!(
+                "the kernel has version {version} of it, {LEAST} is the least that will do"
+            )));
+        }
+        let abi = ABI::from(version);
+        let build = || -> Result<RulesetCreated, RulesetError> {
+            let mut rules = Ruleset::default()
+                .set_compatibility(CompatLevel::HardRequirement)
+                .handle_access(AccessFs::from_all(abi))?;
+            let scopes = Scope::from_all(abi);
+            if !scopes.is_empty() {
+                rules = rules.scope(scopes)?;
+            }
+            rules.create()
+        };
+        let rules = build().map_err(refused)?;
+        Ok(Self { rules, version })
+    }
+
+    /// The floor of an agent, from inside the new root.
+    pub(crate) fn of(plan: &FencePlan, trees: &Trees, version: i32) -> Result<Self, LaunchFault> {
+        let abi = ABI::from(version);
+        let read = AccessFs::from_read(abi);
+        let all = AccessFs::from_all(abi);
+        let device = AccessFs::ReadFile | AccessFs::WriteFile | (all & (AccessFs::IoctlDev | AccessFs::Truncate));
+        let mut floor = Self::bare(version)?;
+        for tree in &trees.trees {
+            let mut rights = if tree.mode == BindMode::Write { all } else { read };
+            if crate::order::below(tree.target.as_str(), "/dev") {
+                rights |= device;
+            }
+            floor.allow(&tree.target.to_path_buf(), rights, tree.folder)?;
+        }
+        for path in &plan.scratch {
+            floor.allow(&path.to_path_buf(), all, true)?;
+        }
+        for (path, _) in &plan.files {
+            floor.allow(&path.to_path_buf(), AccessFs::ReadFile.into(), false)?;
+        }
+        floor.allow(Path::new("/dev"), read | device, true)?;
+        floor.allow(Path::new("/dev/shm"), all, true)?;
+        // Programs write their own names, scores and maps there; debuggers the memory of their children. The rest is
+        // mounted read-only.
+        floor.allow(
+            Path::new("/proc"),
+            read | AccessFs::WriteFile | (all & AccessFs::Truncate),
+            true,
+        )?;
+        Ok(floor)
+    }
+
+    fn allow(&mut self, path: &Path, rights: BitFlags<AccessFs>, folder: bool) -> Result<(), LaunchFault> {
+        let place = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|errno| refused(format!("`{}`: {}", path.display(), crate::fault::cause(errno))))?;
+        self.allow_at(place, rights, folder)
+    }
+
+    fn allow_at(&mut self, place: OwnedFd, rights: BitFlags<AccessFs>, folder: bool) -> Result<(), LaunchFault> {
+        let rights = if folder {
+            rights
+        } else {
+            rights & AccessFs::from_file(ABI::from(self.version))
+        };
+        let add = |rules: &mut RulesetCreated| -> Result<(), RulesetError> {
+            rules.add_rule(PathBeneath::new(place, rights)).map(|_| ())
+        };
+        add(&mut self.rules).map_err(refused)
+    }
+
+    /// Lays the floor under this thread and all that it starts.
+    pub(crate) fn lay(self) -> Result<(), LaunchFault> {
+        let status = self.rules.restrict_self().map_err(refused)?;
+        if status.ruleset != RulesetStatus::FullyEnforced || !status.no_new_privs {
+            return Err(refused("the kernel says that it is not fully enforced"));
+        }
+        Ok(())
+    }
+}
+
+/// Lays a floor under a gate: it reads what is listed, and changes nothing.
+pub(crate) fn lay_under_gate(readable: &[std::path::PathBuf]) -> Result<(), LaunchFault> {
+    let version = crate::sys::landlock_version();
+    let mut floor = Floor::bare(version)?;
+    for path in readable {
+        if let Ok(place) = PathFd::new(path) {
+            let folder = path.is_dir();
+            let rights = AccessFs::ReadFile | AccessFs::ReadDir;
+            let place = std::os::fd::AsFd::as_fd(&place).try_clone_to_owned().map_err(refused)?;
+            floor.allow_at(place, rights, folder)?;
+        }
+    }
+    floor.lay()
+}

@@ -1,0 +1,298 @@
+//! The first process of a fence: it builds the inside, starts the program, collects what has ended, and with its own
+//! end ends all.
+//!
+//! Promises: P1, P2, P9 (no descriptor, environment or memory of the launcher's reaches the program), P13.
+//! Trust: once the program runs, this process speaks to the launcher only. It has no capabilities left, cannot be
+//! traced or signalled from inside, and reads nothing that the program writes.
+//! See: pid_namespaces(7), capabilities(7), pty(7), prctl(2).
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, Stdio, decode, encode};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, ioctl_tiocsctty, set_dumpable_behavior,
+    set_parent_process_death_signal, setsid, wait,
+};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
+};
+
+use crate::channel::Channel;
+use crate::fault::{Says, failed};
+use crate::filter::Filters;
+use crate::floor::Floor;
+use crate::order::{Hear, Say};
+use crate::root::Root;
+use crate::sys::{self, Fork};
+use crate::trees::Trees;
+use crate::{limits, masks, network, program, search};
+
+/// What the inside is built from.
+pub(crate) struct Orders<'a> {
+    /// The fence.
+    pub plan: &'a FencePlan,
+    /// The trees, where they had to be opened with more rights than are left.
+    pub trees: Option<Trees>,
+    /// The pipes, where there is no terminal.
+    pub pipes: Vec<OwnedFd>,
+    /// The filters for the program.
+    pub filters: &'a Filters,
+    /// The kernel's version of Landlock.
+    pub landlock: i32,
+    /// True when a control group limits the fence.
+    pub grouped: bool,
+}
+
+/// The life of the first process.
+pub(crate) fn live(orders: Orders<'_>, mut launcher: Channel) -> ! {
+    let program = match build(orders, &launcher) {
+        Ok(program) => program,
+        Err(fault) => {
+            let _ = launcher.send(&Hear::Fault { fault }, &[]);
+            sys::exit_now(1);
+        }
+    };
+    let status = serve(program.pid, &program.ended, &mut launcher).unwrap_or(137);
+    let _ = launcher.send(&Hear::Exited { status }, &[]);
+    sys::exit_now(0);
+}
+
+struct Program {
+    pid: Pid,
+    /// Tells when a child has ended.
+    ended: OwnedFd,
+}
+
+fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault> {
+    let plan = orders.plan;
+    set_parent_process_death_signal(Some(Signal::KILL)).or_say(|| "cannot tie the fence to its launcher".into())?;
+    rustix::system::sethostname(plan.hostname.as_bytes()).or_say(|| "cannot set the host name inside".into())?;
+    let listeners = network::prepare(&plan.listen)?;
+    let trees = match orders.trees {
+        Some(trees) => trees,
+        None => Trees::open(plan)?,
+    };
+    let mut root = Root::lay()?;
+    root.furnish(plan, &trees)?;
+    let found = search::search(&root, &trees, &plan.protected)?;
+    let protected = masks::lay(&root, &trees, &found)?;
+    root.enter()?;
+    let floor = Floor::of(plan, &trees, orders.landlock)?;
+    let stdio = Ends::of(plan.stdio, orders.pipes)?;
+    drop_privileges()?;
+    let ended = sys::child_signals().or_say(|| "cannot watch the program".into())?;
+    let mut parts = vec![
+        "namespaces".to_owned(),
+        format!("landlock-{}", orders.landlock),
+        "seccomp".into(),
+    ];
+    if plan.limits.memory.is_some() || plan.limits.processes.is_some() {
+        parts.push(if orders.grouped { "cgroup" } else { "rlimits" }.into());
+    }
+    if Trees::hands_over(plan) {
+        parts.push("idmap".into());
+    }
+    let report = FenceReport {
+        parts,
+        protected,
+        missing: trees.missing,
+        warnings: trees.warnings.into_iter().chain(found.warnings).collect(),
+    };
+    let pid = start(plan, floor, orders.filters, &stdio, orders.grouped)?;
+    let mut along: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
+    along.extend(stdio.master.as_ref().map(AsFd::as_fd));
+    let started = Hear::Started {
+        report,
+        listeners: listeners.len(),
+        terminal: stdio.master.is_some(),
+    };
+    launcher
+        .send(&started, &along)
+        .or_say(|| "cannot tell the launcher".into())?;
+    Ok(Program { pid, ended })
+}
+
+/// What becomes the program's input and output.
+struct Ends {
+    /// Input, output, errors: one terminal, or three pipes.
+    three: Vec<OwnedFd>,
+    /// The other end of the terminal.
+    master: Option<OwnedFd>,
+}
+
+impl Ends {
+    fn of(kind: Stdio, pipes: Vec<OwnedFd>) -> Result<Self, LaunchFault> {
+        let Stdio::Terminal { rows, columns } = kind else {
+            return Ok(Self {
+                three: pipes,
+                master: None,
+            });
+        };
+        let say = || "cannot make a terminal of its own".to_owned();
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let master = open("/dev/pts/ptmx", flags, Mode::empty()).or_say(say)?;
+        grantpt(&master).or_say(say)?;
+        unlockpt(&master).or_say(say)?;
+        let how = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let terminal = ioctl_tiocgptpeer(&master, how).or_say(say)?;
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&terminal, size).or_say(say)?;
+        Ok(Self {
+            three: vec![terminal],
+            master: Some(master),
+        })
+    }
+
+    /// Takes the three places, and the terminal as the session's own.
+    fn take(&self) -> rustix::io::Result<()> {
+        setsid()?;
+        let of = |place: usize| {
+            self.three
+                .get(place)
+                .or(self.three.first())
+                .ok_or(rustix::io::Errno::BADF)
+        };
+        rustix::stdio::dup2_stdin(of(0)?)?;
+        rustix::stdio::dup2_stdout(of(1)?)?;
+        rustix::stdio::dup2_stderr(of(2)?)?;
+        if self.master.is_some() {
+            ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives up every capability, for good, for this process and all that it starts.
+fn drop_privileges() -> Result<(), LaunchFault> {
+    let drop_all = || -> rustix::io::Result<()> {
+        clear_ambient_capability_set()?;
+        for bit in CapabilitySet::all().iter() {
+            match remove_capability_from_bounding_set(bit) {
+                // The kernel is older than the capability.
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        set_capabilities_secure_bits(
+            CapabilitiesSecureBits::NO_ROOT
+                | CapabilitiesSecureBits::NO_ROOT_LOCKED
+                | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+                | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+                | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED,
+        )?;
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        };
+        set_capabilities(None, sets)?;
+        set_no_new_privs(true)?;
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+    };
+    drop_all().or_say(|| "cannot give up privileges".into())
+}
+
+/// Starts the program. Comes back when it runs, or with the reason why it does not.
+fn start(plan: &FencePlan, floor: Floor, filters: &Filters, stdio: &Ends, grouped: bool) -> Result<Pid, LaunchFault> {
+    let say = || "cannot start a process".to_owned();
+    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).or_say(say)?;
+    let pid = match sys::fork().or_say(say)? {
+        Fork::Parent(pid) => pid,
+        Fork::Child => {
+            let fault = become_agent(plan, floor, filters, stdio, grouped);
+            if let Ok(frame) = encode(&fault) {
+                let _ = rustix::io::write(&tell, &frame);
+            }
+            sys::exit_now(127);
+        }
+    };
+    drop(tell);
+    let mut heard = Vec::new();
+    let mut bytes = [0u8; 4096];
+    while let Ok(count @ 1..) = rustix::io::read(&told, &mut bytes) {
+        heard.extend_from_slice(bytes.get(..count).unwrap_or_default());
+    }
+    match heard.split_first_chunk::<4>() {
+        None => Ok(pid),
+        Some((_, body)) => Err(decode(body).unwrap_or_else(|_| failed("cannot start the program", "it died at once"))),
+    }
+}
+
+/// Takes the last steps on the way to the program. Comes back only with a fault.
+fn become_agent(plan: &FencePlan, floor: Floor, filters: &Filters, stdio: &Ends, grouped: bool) -> LaunchFault {
+    let prepare = || -> Result<(program::Image, Vec<CString>), LaunchFault> {
+        let image = program::Image::of(plan)?;
+        let environment = program::environment(plan)?;
+        stdio.take().or_say(|| "cannot take the terminal".into())?;
+        sys::close_at_exec_from(3).or_say(|| "cannot close descriptors".into())?;
+        rustix::process::umask(Mode::from_raw_mode(0o022));
+        let folder = plan.directory.to_path_buf();
+        rustix::process::chdir(&folder).or_say(|| format!("cannot start in `{}`", plan.directory.as_str()))?;
+        limits::set(&plan.limits, grouped)?;
+        sys::default_signals();
+        Ok((image, environment))
+    };
+    match prepare() {
+        Ok((image, environment)) => {
+            let laid = floor.lay().and_then(|()| filters.lay());
+            laid.err().unwrap_or_else(|| image.run(&environment))
+        }
+        Err(fault) => fault,
+    }
+}
+
+/// Collects what has ended and passes signals on, until the program has ended or the launcher has gone.
+fn serve(program: Pid, ended: &OwnedFd, launcher: &mut Channel) -> io::Result<i32> {
+    loop {
+        let mut ready = [
+            PollFd::new(&*launcher, PollFlags::IN),
+            PollFd::new(ended, PollFlags::IN),
+        ];
+        match poll(&mut ready, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let spoken = ready.first().is_some_and(|one| !one.revents().is_empty());
+        let dead = ready.get(1).is_some_and(|one| !one.revents().is_empty());
+        if dead {
+            let _ = rustix::io::read(ended, &mut [0u8; 1024]);
+            while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+                if pid == program
+                    && let Some(status) = status_of(status)
+                {
+                    return Ok(status);
+                }
+            }
+        }
+        if spoken {
+            if !launcher.read()? {
+                sys::exit_now(0);
+            }
+            while let Some(say) = launcher.next::<Say>()? {
+                if let Say::Signal { number } = say {
+                    let group = program.as_raw_nonzero().get().saturating_neg();
+                    let _ = sys::send_signal(group, number);
+                }
+            }
+        }
+    }
+}
+
+/// The exit code, or 128 and the number of the signal.
+pub(crate) fn status_of(status: WaitStatus) -> Option<i32> {
+    let ended = |signal: i32| signal.saturating_add(128);
+    status.exit_status().or_else(|| status.terminating_signal().map(ended))
+}

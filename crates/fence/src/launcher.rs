@@ -1,0 +1,185 @@
+//! The daemon's end of a launcher.
+//!
+//! Promises: P11 (dropping it ends everything in the fence), P13 (what is reported is what the kernel said).
+//! Not here: the launcher process itself (`serve`).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio as ProcessStdio};
+
+use bailiwick_gate::{FencePlan, FenceReport, Launch, LaunchFault, Spent};
+use bailiwick_model::Code;
+
+use crate::channel::Channel;
+use crate::fault::{cause, failed};
+use crate::order::{Hear, Say};
+use crate::sys;
+
+/// A launcher process that waits for its one order. It can be started ahead of time.
+#[derive(Debug)]
+pub struct Launcher {
+    line: Option<Line>,
+}
+
+/// The channel to a launcher, and the process at its end.
+#[derive(Debug)]
+struct Line {
+    channel: Channel,
+    process: Child,
+}
+
+impl Line {
+    fn hang_up(&self) {
+        let _ = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Write);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.hang_up();
+        // It ends at once, after all in its fence.
+        let _ = self.process.wait();
+    }
+}
+
+impl Launcher {
+    /// Starts `exe args…` as a launcher: the channel is its descriptor 3, it has no others but three on `/dev/null`,
+    /// and an empty environment. The program calls [`crate::run_launcher`] with [`crate::inherited_channel`].
+    pub fn spawn(exe: &Path, args: &[&str]) -> io::Result<Self> {
+        let (mine, theirs) = Channel::pair()?;
+        let mut command = Command::new(exe);
+        command
+            .args(args)
+            .env_clear()
+            .current_dir("/")
+            .stdin(ProcessStdio::null())
+            .stdout(ProcessStdio::null())
+            .stderr(ProcessStdio::null());
+        sys::hand_over(&mut command, theirs);
+        let process = command.spawn()?;
+        // The command holds the launcher's end; with it gone, its death is noticed here.
+        drop(command);
+        let channel = Channel::over(mine);
+        Ok(Self {
+            line: Some(Line { channel, process }),
+        })
+    }
+
+    /// Gives the order: waits until the program runs, or says why it does not. `grants` are the spent permits of what
+    /// the plan hands out; `stdio` are the three descriptors of [`bailiwick_gate::Stdio::Pipes`]. A launcher carries
+    /// out one order.
+    pub fn launch(
+        &mut self,
+        grants: Vec<Spent>,
+        plan: &FencePlan,
+        stdio: Option<[OwnedFd; 3]>,
+    ) -> Result<Started, LaunchFault> {
+        if grants.is_empty() && !plan.binds.is_empty() {
+            return Err(LaunchFault {
+                code: Code::PermitRefused,
+                ..failed("cannot hand out files", "no permit came with the order")
+            });
+        }
+        let used = || {
+            failed(
+                "cannot start the program",
+                "its launcher has carried out an order already",
+            )
+        };
+        let mut line = self.line.take().ok_or_else(used)?;
+        let lost = |error: io::Error| failed("cannot speak to the launcher", cause(error));
+        let along: Vec<BorrowedFd<'_>> = stdio.iter().flatten().map(AsFd::as_fd).collect();
+        line.channel.send(&Say::order(plan), &along).map_err(lost)?;
+        drop(along);
+        drop(stdio);
+        match line.channel.receive::<Hear>().map_err(lost)? {
+            Some(Hear::Started {
+                report,
+                listeners,
+                terminal,
+            }) => {
+                let listeners = (0..listeners)
+                    .map(|_| line.channel.take())
+                    .collect::<Result<_, _>>()
+                    .map_err(lost)?;
+                let terminal = terminal.then(|| line.channel.take()).transpose().map_err(lost)?;
+                let child = Running { line, status: None };
+                Ok(Started {
+                    report,
+                    listeners,
+                    terminal,
+                    child,
+                })
+            }
+            Some(Hear::Fault { fault }) => Err(fault),
+            Some(Hear::Exited { .. }) | None => Err(failed("cannot start the program", "its launcher ended")),
+        }
+    }
+}
+
+impl Launch for Launcher {
+    type Running = Started;
+
+    fn launch(&mut self, grants: Vec<Spent>, plan: &FencePlan) -> Result<Started, LaunchFault> {
+        Self::launch(self, grants, plan, None)
+    }
+}
+
+/// A program that runs in its fence.
+#[derive(Debug)]
+pub struct Started {
+    /// What is in force.
+    pub report: FenceReport,
+    /// The sockets that listen inside, in the order of the plan.
+    pub listeners: Vec<OwnedFd>,
+    /// The outer end of the program's terminal, where it has one.
+    pub terminal: Option<OwnedFd>,
+    /// The program. Dropping it ends everything in the fence.
+    pub child: Running,
+}
+
+/// A program that runs, or has ended.
+#[derive(Debug)]
+pub struct Running {
+    line: Line,
+    status: Option<i32>,
+}
+
+impl Running {
+    /// Waits until the program has ended, and with it everything in its fence. Its exit code, or 128 and the number of
+    /// the signal that ended it; 137 when the launcher was lost.
+    pub fn wait(&mut self) -> i32 {
+        while self.status.is_none() {
+            match self.line.channel.receive::<Hear>() {
+                Ok(Some(Hear::Exited { status })) => self.status = Some(status),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => self.status = Some(137),
+            }
+        }
+        self.status.unwrap_or(137)
+    }
+
+    /// Sends a signal to the program and its process group.
+    pub fn signal(&self, number: i32) -> io::Result<()> {
+        self.line.channel.send(&Say::Signal { number }, &[])
+    }
+
+    /// Ends everything in the fence at once, and waits for it.
+    pub fn end(&mut self) -> i32 {
+        self.line.hang_up();
+        self.wait()
+    }
+
+    /// The number of the launcher process, for messages.
+    pub fn launcher(&self) -> u32 {
+        self.line.process.id()
+    }
+}
+
+impl AsFd for Running {
+    /// Becomes readable when the program has ended: [`Running::wait`] then answers at once.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.line.channel.as_fd()
+    }
+}

@@ -1,0 +1,122 @@
+//! Protects what was found: hidden places are covered, guarded ones mounted read-only on themselves, and the folder
+//! that holds a guarded place is pinned so that it cannot be renamed out of the way.
+//!
+//! Promises: P5, P13. A cover has mode 000 and lies on a read-only file system: it can be neither read nor opened up.
+//! A mount stays with its folder entry, so renaming a folder above a covered place uncovers nothing.
+//! Not here: what is to be protected (`search`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use bailiwick_gate::{LaunchFault, Protection};
+use rustix::io::Errno;
+
+use crate::fault::{Says, cause, failed};
+use crate::root::Root;
+use crate::search::Found;
+use crate::trees::Trees;
+
+/// Protects every place. Says how many.
+pub(crate) fn lay(root: &Root, trees: &Trees, found: &Found) -> Result<u64, LaunchFault> {
+    let tops: BTreeSet<PathBuf> = trees
+        .trees
+        .iter()
+        .map(|tree| tree.target.as_str().trim_start_matches('/').into())
+        .collect();
+    for folder in pinned(found, &tops) {
+        let say = || format!("cannot pin `/{}`", folder.display());
+        let place = root.exact(&folder).or_say(say)?;
+        root.pin(&place, false).or_say(say)?;
+    }
+    let mut count: u64 = 0;
+    // In the order of their paths: what holds comes before what is held.
+    for (at, place) in &found.places {
+        let say = || format!("cannot protect `/{}`", at.display());
+        let here = match root.exact(at) {
+            Ok(here) => here,
+            // It went since it was found, or a cover above hides it already.
+            Err(Errno::NOENT | Errno::ACCESS) => continue,
+            Err(errno) => return Err(failed(say(), cause(errno))),
+        };
+        match place.protection {
+            Protection::Hide => root.cover(&here).or_say(say)?,
+            Protection::Guard if place.writable => root.pin(&here, true).or_say(say)?,
+            Protection::Guard => {}
+        }
+        count = count.saturating_add(1);
+    }
+    Ok(count)
+}
+
+/// The folders that must keep their names for guarded places to keep theirs: the one that holds it, and those above
+/// up to the outermost special one (a name with a dot). Those further up stay free, since every pinned folder is a
+/// border that no rename crosses.
+fn pinned(found: &Found, tops: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    let guarded = found
+        .places
+        .iter()
+        .filter(|(_, place)| place.writable && place.protection == Protection::Guard);
+    let mut pinned = BTreeSet::new();
+    for (at, _) in guarded {
+        let mut above: Vec<&Path> = Vec::new();
+        for folder in at.ancestors().skip(1) {
+            if tops.contains(folder) || folder.as_os_str().is_empty() {
+                break;
+            }
+            above.push(folder);
+        }
+        let special = |folder: &&Path| {
+            folder
+                .file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+        };
+        let outermost = above.iter().rposition(special).unwrap_or(0);
+        pinned.extend(
+            above
+                .iter()
+                .take(outermost.saturating_add(1))
+                .map(|folder| folder.to_path_buf()),
+        );
+    }
+    pinned.retain(|folder| !found.places.contains_key(folder));
+    pinned
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::search::Place;
+
+    fn guarded(paths: &[&str]) -> Found {
+        let place = Place {
+            protection: Protection::Guard,
+            writable: true,
+            folder: false,
+        };
+        let places: BTreeMap<PathBuf, Place> = paths.iter().map(|path| (path.into(), place.clone())).collect();
+        Found {
+            places,
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn p5_special_folders_are_pinned_up_to_the_outermost() {
+        let tops = BTreeSet::from([PathBuf::from("p")]);
+        let pins = |paths: &[&str]| {
+            let all = pinned(&guarded(paths), &tops);
+            all.iter()
+                .map(|path| path.to_string_lossy().into_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(pins(&["p/bailiwick.toml"]), [""; 0]);
+        assert_eq!(pins(&["p/.git/hooks"]), ["p/.git"]);
+        assert_eq!(
+            pins(&["p/a/b/.git/modules/m/hooks"]),
+            ["p/a/b/.git", "p/a/b/.git/modules", "p/a/b/.git/modules/m"]
+        );
+        assert_eq!(pins(&["p/a/b/mcp.json"]), ["p/a/b"]);
+    }
+}

@@ -1,0 +1,127 @@
+//! What daemon and launcher say to each other, and the check of an order before anything is done.
+//!
+//! Promises: P4 (another version, an unknown field, an order that does not fit: refused), P13.
+//! Trust: orders come from the daemon, which is trusted; they are checked all the same, so that carrying them out has
+//! nothing left to refuse but what the machine refuses.
+//! Not here: the bytes (`channel`).
+
+use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, PROTOCOL, Stdio};
+use serde::{Deserialize, Serialize};
+
+use crate::fault::failed;
+
+/// Most sockets that may be asked for: they are handed over in one message, beside a terminal.
+const MAX_LISTEN: usize = 64;
+
+/// What the daemon says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Say {
+    /// Starts the program. With pipes, three descriptors come along.
+    Order {
+        /// The version of these words.
+        protocol: u32,
+        /// The fence.
+        plan: Box<FencePlan>,
+    },
+    /// Sends a signal to the program and its process group.
+    Signal {
+        /// The signal's number.
+        number: i32,
+    },
+}
+
+/// What the launcher says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Hear {
+    /// The program runs. The listening sockets come along, then the terminal.
+    Started {
+        /// What is in force.
+        report: FenceReport,
+        /// How many sockets come along.
+        listeners: usize,
+        /// Whether a terminal comes along.
+        terminal: bool,
+    },
+    /// Nothing runs.
+    Fault {
+        /// Why.
+        fault: LaunchFault,
+    },
+    /// The program has ended, and so has everything in its fence.
+    Exited {
+        /// Its exit code, or 128 and the number of the signal that ended it.
+        status: i32,
+    },
+}
+
+impl Say {
+    /// An order in this build's version.
+    pub(crate) fn order(plan: &FencePlan) -> Self {
+        Self::Order {
+            protocol: PROTOCOL,
+            plan: Box::new(plan.clone()),
+        }
+    }
+}
+
+/// Checks an order; changes nothing.
+pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Result<(), LaunchFault> {
+    let refuse = |cause: String| Err(failed("cannot carry out the order", cause));
+    if protocol != PROTOCOL {
+        return refuse(format!(
+            "it is written in version {protocol}, this build reads {PROTOCOL}"
+        ));
+    }
+    let wanted = if plan.stdio == Stdio::Pipes { 3 } else { 0 };
+    if descriptors != wanted {
+        return refuse(format!("{descriptors} descriptors came along, {wanted} are needed"));
+    }
+    if plan.command.first().is_none_or(String::is_empty) {
+        return refuse("it names no program".into());
+    }
+    let words = plan.command.iter();
+    let settings = plan.environment.iter().flat_map(|(name, value)| [name, value]);
+    if words
+        .chain(settings)
+        .chain([&plan.hostname])
+        .any(|text| text.contains('\0'))
+    {
+        return refuse("a word holds a NUL byte".into());
+    }
+    if let Some((name, _)) = plan
+        .environment
+        .iter()
+        .find(|(name, _)| name.is_empty() || name.contains('='))
+    {
+        return refuse(format!("`{name}` is not the name of a variable"));
+    }
+    if plan.listen.len() > MAX_LISTEN {
+        return refuse(format!("more than {MAX_LISTEN} listening sockets"));
+    }
+    if plan.hostname.is_empty() || plan.hostname.len() > 64 {
+        return refuse("the host name has not 1 to 64 bytes".into());
+    }
+    let (inside, outside) = (plan.identity.inside, plan.identity.outside);
+    if [inside.0, inside.1, outside.0, outside.1].contains(&0) {
+        return refuse("0 is never an identity of a fence".into());
+    }
+    let reserved = |path: &str| matches!(path, "/" | "/dev" | "/.bailiwick") || below(path, "/proc");
+    let targets = plan.binds.iter().map(|bind| bind.target.as_str());
+    let made = plan
+        .scratch
+        .iter()
+        .chain(plan.files.iter().map(|(path, _)| path))
+        .map(|path| path.as_str());
+    if let Some(path) = targets.chain(made).find(|path| reserved(path)) {
+        return refuse(format!("`{path}` is the fence's own"));
+    }
+    Ok(())
+}
+
+/// True when a path is a folder or lies below it.
+pub(crate) fn below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder.trim_end_matches('/'))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

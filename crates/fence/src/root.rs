@@ -1,0 +1,421 @@
+//! The new root: a small file system of the fence's own, on which the trees, devices, `/proc` and scratch are mounted.
+//!
+//! Promises: P1, P13. Trust: what lies under a writable tree may be links that an agent planted; places to mount on
+//! are found without following any link but those that were made here.
+//! Not here: opening the machine's trees (`trees`), covering what is protected (`masks`).
+//! See: mount_namespaces(7), pivot_root(2), proc(5), devpts in the kernel's documentation.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use bailiwick_gate::{FencePlan, LaunchFault};
+use bailiwick_model::AbsPath;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
+    unmount,
+};
+use rustix::process::{fchdir, pivot_root};
+
+use crate::fault::{Says, failed, hint};
+use crate::sys;
+use crate::trees::{Tree, Trees};
+
+/// The devices that exist inside.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Links in `/dev` that programs expect.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+/// What of `/proc` can be looked at only.
+const PROC_FIXED: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];
+/// What of `/proc` is covered: it tells of the machine, not of the fence.
+const PROC_HIDDEN: [&str; 9] = [
+    "kcore",
+    "kmsg",
+    "keys",
+    "key-users",
+    "timer_list",
+    "latency_stats",
+    "sched_debug",
+    "acpi",
+    "scsi",
+];
+/// Where the new root stands while it is built. Whatever lies there has been opened before.
+const SITES: [&str; 5] = ["/tmp", "/run", "/var", "/mnt", "/usr"];
+/// Where the covers stand while the root is built.
+const COVERS: &str = ".bailiwick";
+
+const QUIET: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+
+/// A root under construction.
+#[derive(Debug)]
+pub(crate) struct Root {
+    /// Its top folder.
+    top: OwnedFd,
+    /// Links made here, by where they stand.
+    links: HashMap<PathBuf, PathBuf>,
+    /// What covers a hidden file, and a hidden folder.
+    cover_file: OwnedFd,
+    cover_folder: OwnedFd,
+}
+
+impl Root {
+    /// Lays the empty root, with devices and `/proc`. The namespaces are new, and every tree has been opened.
+    pub(crate) fn lay() -> Result<Self, LaunchFault> {
+        let say = || "cannot make a root of its own".to_owned();
+        mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).or_say(say)?;
+        let devices = DEVICES.map(|name| (name, clone_of(CWD, &format!("/dev/{name}"))));
+        let top = memory_folder("0755", QUIET).or_say(say)?;
+        let site = SITES.into_iter().find(|site| attach(&top, CWD, *site).is_ok());
+        site.ok_or_else(|| failed(say(), "no folder to build it on"))?;
+        for folder in ["dev", "dev/pts", "dev/shm", "proc", COVERS] {
+            mkdirat(&top, folder, Mode::from_raw_mode(0o755)).or_say(say)?;
+        }
+        let (cover_file, cover_folder) = covers(&top).or_say(say)?;
+        let root = Self {
+            top,
+            links: HashMap::new(),
+            cover_file,
+            cover_folder,
+        };
+        root.devices(devices)?;
+        root.proc()?;
+        Ok(root)
+    }
+
+    fn devices(&self, devices: [(&str, rustix::io::Result<OwnedFd>); 6]) -> Result<(), LaunchFault> {
+        for (name, device) in devices {
+            let say = || format!("cannot show `/dev/{name}` inside");
+            let at = new_file(&self.top, &format!("dev/{name}"), b"", 0o666).or_say(say)?;
+            attach_on(&device.or_say(say)?, &at).or_say(say)?;
+        }
+        let say = || "cannot make a `/dev` of its own".to_owned();
+        for (name, text) in DEVICE_LINKS {
+            symlinkat(text, &self.top, format!("dev/{name}")).or_say(say)?;
+        }
+        let terminals = fresh(
+            "devpts",
+            &[
+                ("newinstance", None),
+                ("ptmxmode", Some("0666")),
+                ("mode", Some("0620")),
+            ],
+        );
+        let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let terminals = terminals
+            .and_then(|made| fsmount(&made, FsMountFlags::FSMOUNT_CLOEXEC, flags))
+            .or_say(say)?;
+        attach(&terminals, &self.top, "dev/pts").or_say(say)?;
+        let shared = memory_folder("1777", QUIET).or_say(say)?;
+        attach(&shared, &self.top, "dev/shm").or_say(say)
+    }
+
+    fn proc(&self) -> Result<(), LaunchFault> {
+        let say = || "cannot make a `/proc` of its own".to_owned();
+        let flags = QUIET | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let made = fresh("proc", &[]).and_then(|made| fsmount(&made, FsMountFlags::FSMOUNT_CLOEXEC, flags));
+        let made = hint(
+            made.or_say(say),
+            "inside a container the engine covers parts of `/proc`, and the kernel then refuses a new one: start the \
+             container with an uncovered `/proc`, or run bailiwick outside it",
+        )?;
+        attach(&made, &self.top, "proc").or_say(say)?;
+        for name in PROC_FIXED {
+            let place = match clone_of(&self.top, &format!("proc/{name}")) {
+                Ok(place) => place,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(failed(say(), crate::fault::cause(errno))),
+            };
+            sys::add_mount_flags(&place, MountAttrFlags::MOUNT_ATTR_RDONLY, true).or_say(say)?;
+            attach(&place, &self.top, &format!("proc/{name}")).or_say(say)?;
+        }
+        for name in PROC_HIDDEN {
+            match self.exact(Path::new(&format!("proc/{name}"))) {
+                Ok(place) => self.cover(&place).or_say(say)?,
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed(say(), crate::fault::cause(errno))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Mounts the trees and the scratch folders, the shallow ones first, and writes the files.
+    pub(crate) fn furnish(&mut self, plan: &FencePlan, trees: &Trees) -> Result<(), LaunchFault> {
+        enum Piece<'a> {
+            Scratch(&'a AbsPath),
+            Tree(&'a Tree),
+        }
+        let mut pieces: Vec<(&AbsPath, Piece<'_>)> =
+            plan.scratch.iter().map(|path| (path, Piece::Scratch(path))).collect();
+        pieces.extend(trees.trees.iter().map(|tree| (&tree.target, Piece::Tree(tree))));
+        pieces.sort_by_key(|(path, _)| path.segments().count());
+        for (path, piece) in pieces {
+            let say = || format!("cannot show `{}` inside", path.as_str());
+            let at = self.place(path, matches!(&piece, Piece::Tree(tree) if !tree.folder))?;
+            match piece {
+                Piece::Tree(tree) => attach_on(&tree.mount, &at).or_say(say)?,
+                Piece::Scratch(path) => {
+                    let mode = if path.name() == Some("tmp") { "1777" } else { "0755" };
+                    attach_on(&memory_folder(mode, QUIET).or_say(say)?, &at).or_say(say)?;
+                }
+            }
+        }
+        for link in &trees.links {
+            self.link(&link.at, &link.text)?;
+        }
+        plan.files
+            .iter()
+            .try_for_each(|(path, content)| self.file(path, content))
+    }
+
+    /// Makes a link of the machine's anew, unless a tree shows it already.
+    fn link(&mut self, at: &Path, text: &Path) -> Result<(), LaunchFault> {
+        let inside = at.strip_prefix("/").unwrap_or(at);
+        let say = || format!("cannot make the link `{}` inside", at.display());
+        let known = |errno| matches!(errno, Errno::EXIST | Errno::ROFS);
+        if let Some(folder) = at.parent() {
+            let folder = AbsPath::new(folder).map_err(|fault| failed(say(), fault.to_string()))?;
+            if folder != AbsPath::root() {
+                self.place(&folder, false)?;
+            }
+        }
+        match symlinkat(text, &self.top, inside) {
+            Ok(()) => {
+                self.links.insert(at.to_path_buf(), text.to_path_buf());
+                Ok(())
+            }
+            Err(errno) if known(errno) => Ok(()),
+            Err(errno) => Err(failed(say(), crate::fault::cause(errno))),
+        }
+    }
+
+    /// Opens what stands at a path of the new root, following no link.
+    pub(crate) fn exact(&self, inside: &Path) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        openat2(&self.top, inside, flags, Mode::empty(), how)
+    }
+
+    /// Follows a link to its end, inside. None when it leads nowhere. Also says whether that is a folder.
+    pub(crate) fn end_of_link(&self, inside: &Path) -> Option<(PathBuf, bool)> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let end = openat2(&self.top, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?;
+        let stat = rustix::fs::fstat(&end).ok()?;
+        let folder = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
+        let mut here = inside.to_path_buf();
+        // The kernel said that there is an end; now find its name, step by step.
+        for _ in 0..40 {
+            let mut walked = PathBuf::new();
+            let mut link = None;
+            let mut steps = here.components();
+            for step in steps.by_ref() {
+                if step == std::path::Component::ParentDir {
+                    walked.pop();
+                    continue;
+                }
+                let std::path::Component::Normal(name) = step else {
+                    continue;
+                };
+                let next = walked.join(name);
+                if let Ok(text) = rustix::fs::readlinkat(&self.top, &next, Vec::new()) {
+                    link = Some(text);
+                    break;
+                }
+                walked = next;
+            }
+            let Some(text) = link else {
+                let same = self.exact(&walked).and_then(rustix::fs::fstat).ok()?;
+                return ((same.st_dev, same.st_ino) == (stat.st_dev, stat.st_ino)).then_some((walked, folder));
+            };
+            let text = PathBuf::from(std::ffi::OsString::from_vec(text.into_bytes()));
+            let led = if text.is_absolute() { text } else { walked.join(text) };
+            here = led.join(steps.as_path());
+        }
+        None
+    }
+
+    /// Finds the place to mount on, and makes it where it is missing.
+    fn place(&self, path: &AbsPath, file: bool) -> Result<OwnedFd, LaunchFault> {
+        let path = path.to_path_buf();
+        let inside = path.strip_prefix("/").unwrap_or(&path);
+        let say = || format!("cannot show `{}` inside", path.display());
+        match self.exact(inside) {
+            Ok(place) => return Ok(place),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed(say(), crate::fault::cause(errno))),
+        }
+        let mut folder = self.exact(Path::new(".")).or_say(say)?;
+        let mut steps = inside.components().peekable();
+        while let Some(step) = steps.next() {
+            let last = steps.peek().is_none();
+            let how = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            if last && file {
+                let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                openat(&folder, step.as_os_str(), flags, Mode::from_raw_mode(0o644)).or_say(say)?;
+                return openat(&folder, step.as_os_str(), how, Mode::empty()).or_say(say);
+            }
+            match mkdirat(&folder, step.as_os_str(), Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                // A read-only tree has it, or the next step says that it does not.
+                Err(Errno::ROFS) => {}
+                Err(errno) => return Err(failed(say(), crate::fault::cause(errno))),
+            }
+            folder = openat(&folder, step.as_os_str(), how | OFlags::DIRECTORY, Mode::empty()).or_say(say)?;
+        }
+        Ok(folder)
+    }
+
+    /// Writes a small file: into the root itself where that is its place, else over what a tree shows there.
+    fn file(&self, path: &AbsPath, content: &str) -> Result<(), LaunchFault> {
+        let say = || format!("cannot write `{}` inside", path.as_str());
+        let mut path = path.to_path_buf();
+        // A name that is a link, like many an `/etc/resolv.conf`: what counts is the file it leads to, inside.
+        for _ in 0..8 {
+            let inside = path.strip_prefix("/").unwrap_or(&path);
+            let Ok(text) = rustix::fs::readlinkat(&self.top, inside, Vec::new()) else {
+                break;
+            };
+            let text = PathBuf::from(std::ffi::OsString::from_vec(text.into_bytes()));
+            let led = path.parent().unwrap_or(Path::new("/")).join(text);
+            path = AbsPath::new(led)
+                .map_err(|fault| failed(say(), fault.to_string()))?
+                .to_path_buf();
+        }
+        let inside = path.strip_prefix("/").unwrap_or(&path);
+        if self.exact(inside).is_err() {
+            let folder = path.parent().filter(|folder| *folder != Path::new("/"));
+            if let Some(folder) = folder.and_then(|folder| AbsPath::new(folder).ok()) {
+                self.place(&folder, false)?;
+            }
+            if let Ok(_made) = new_file(&self.top, inside, content.as_bytes(), 0o644) {
+                let made = clone_of(&self.top, inside).or_say(say)?;
+                // It may have been made inside a writable tree: there it would be the agent's to change.
+                sys::add_mount_flags(&made, MountAttrFlags::MOUNT_ATTR_RDONLY, false).or_say(say)?;
+                return attach(&made, &self.top, inside).or_say(say);
+            }
+        }
+        let name = format!("{COVERS}-file");
+        new_file(&self.top, &name, content.as_bytes(), 0o644).or_say(say)?;
+        let made = clone_of(&self.top, &name).or_say(say)?;
+        sys::add_mount_flags(&made, MountAttrFlags::MOUNT_ATTR_RDONLY, false).or_say(say)?;
+        let done = attach(&made, &self.top, inside).or_say(say);
+        rustix::fs::unlinkat(&self.top, &name, AtFlags::empty()).or_say(say)?;
+        done
+    }
+
+    /// Covers a file or folder with one of mode 000 on a read-only file system.
+    pub(crate) fn cover(&self, place: &OwnedFd) -> rustix::io::Result<()> {
+        let stat = rustix::fs::fstat(place)?;
+        let folder = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
+        let cover = if folder { &self.cover_folder } else { &self.cover_file };
+        attach_on(&clone_of(cover, "")?, place)
+    }
+
+    /// Mounts a file or folder on itself: read-only, or as it is so that it cannot be renamed.
+    pub(crate) fn pin(&self, place: &OwnedFd, read_only: bool) -> std::io::Result<()> {
+        let copy = clone_of(place, "")?;
+        if read_only {
+            sys::add_mount_flags(&copy, MountAttrFlags::MOUNT_ATTR_RDONLY, true)?;
+        }
+        Ok(attach_on(&copy, place)?)
+    }
+
+    /// Closes the building site, makes the root read-only and enters it. What was the root before is gone.
+    pub(crate) fn enter(self) -> Result<(), LaunchFault> {
+        let say = || "cannot enter the fence's root".to_owned();
+        drop((self.cover_file, self.cover_folder));
+        fchdir(&self.top).or_say(say)?;
+        unmount(COVERS, UnmountFlags::DETACH).or_say(say)?;
+        rustix::fs::unlinkat(&self.top, COVERS, AtFlags::REMOVEDIR).or_say(say)?;
+        sys::add_mount_flags(&self.top, MountAttrFlags::MOUNT_ATTR_RDONLY, false).or_say(say)?;
+        pivot_root(c".", c".").or_say(say)?;
+        unmount(c".", UnmountFlags::DETACH).or_say(say)?;
+        rustix::process::chdir(c"/").or_say(say)
+    }
+}
+
+fn fresh(kind: &str, settings: &[(&str, Option<&str>)]) -> rustix::io::Result<OwnedFd> {
+    let made = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (name, value) in settings {
+        match value {
+            Some(value) => fsconfig_set_string(made.as_fd(), *name, *value)?,
+            None => fsconfig_set_flag(made.as_fd(), *name)?,
+        }
+    }
+    fsconfig_create(made.as_fd())?;
+    Ok(made)
+}
+
+/// An empty folder in memory, not mounted anywhere yet.
+fn memory_folder(mode: &str, flags: MountAttrFlags) -> rustix::io::Result<OwnedFd> {
+    let made = fresh("tmpfs", &[("mode", Some(mode))])?;
+    fsmount(&made, FsMountFlags::FSMOUNT_CLOEXEC, flags)
+}
+
+fn clone_of(folder: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    open_tree(folder, path, flags)
+}
+
+fn attach(mount: &OwnedFd, folder: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<()> {
+    move_mount(mount, c"", folder, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+fn attach_on(mount: &OwnedFd, place: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(mount, c"", place, c"", flags)
+}
+
+fn new_file(
+    folder: impl AsFd,
+    path: impl rustix::path::Arg + Copy,
+    content: &[u8],
+    mode: u32,
+) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = openat(&folder, path, flags, Mode::from_raw_mode(mode))?;
+    let mut rest = content;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&made, rest)?;
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    drop(made);
+    openat(
+        &folder,
+        path,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// Makes what covers hidden files and folders, on a file system that is read-only as a whole.
+fn covers(top: &OwnedFd) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let made = fresh("tmpfs", &[("mode", Some("0700"))])?;
+    let mount = fsmount(
+        &made,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        QUIET | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+    )?;
+    drop(new_file(&mount, "file", b"", 0)?);
+    mkdirat(&mount, "folder", Mode::empty())?;
+    fsconfig_set_flag(made.as_fd(), "ro")?;
+    rustix::mount::fsconfig_reconfigure(made.as_fd())?;
+    sys::add_mount_flags(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY, false).map_err(|_| Errno::PERM)?;
+    attach(&mount, top, COVERS)?;
+    let open = |name| openat(&mount, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let covers = (open("file")?, open("folder")?);
+    Ok(covers)
+}

@@ -1,0 +1,487 @@
+//! Finds what is protected inside the trees: every place that a protected pattern matches, before anything runs.
+//!
+//! Promises: P5 (the object counts: other names of a protected file are found by its inode, a link is followed to what
+//! it names inside), P13. Trust: the folders are an agent's of yesterday; nothing here follows a link while it walks.
+//! What does not exist yet cannot be found: the powerbox's task, said so in `docs/design/fence.md`.
+//! Not here: covering and pinning (`masks`).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::{CStr, OsStr};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use bailiwick_gate::{BindMode, LaunchFault, Protected, Protection};
+use bailiwick_model::{AbsPath, Code, PathPattern};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
+use rustix::io::Errno;
+
+use crate::fault::{cause, failed};
+use crate::root::Root;
+use crate::trees::{Tree, Trees};
+
+/// Most places that can be protected: each is a mount.
+const MAX_FOUND: usize = 20_000;
+/// Deepest folder that is walked.
+const MAX_DEPTH: usize = 400;
+
+/// A place that is to be protected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// How far.
+    pub protection: Protection,
+    /// True in a writable tree.
+    pub writable: bool,
+    /// True for a folder.
+    pub folder: bool,
+}
+
+/// What a search found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The places, by their path inside (without the first slash).
+    pub places: BTreeMap<PathBuf, Place>,
+    /// What the person should know.
+    pub warnings: Vec<String>,
+}
+
+/// Searches every personal tree.
+pub(crate) fn search(root: &Root, trees: &Trees, protected: &[Protected]) -> Result<Found, LaunchFault> {
+    let targets: HashSet<PathBuf> = trees.trees.iter().map(|tree| inside(&tree.target)).collect();
+    let mut walk = Walk {
+        root,
+        targets: &targets,
+        found: Found::default(),
+        links: Vec::new(),
+        twins: BTreeSet::new(),
+        files: None,
+        sockets: 0,
+        buffer: Vec::with_capacity(32 * 1024),
+    };
+    for tree in &trees.trees {
+        walk.tree(tree, protected)?;
+    }
+    walk.linked_places(trees)?;
+    if !walk.twins.is_empty() {
+        walk.other_names(trees)?;
+    }
+    if walk.sockets > 0 {
+        walk.found.warnings.push(format!(
+            "{} sockets of the machine inside the granted trees are covered",
+            walk.sockets
+        ));
+    }
+    Ok(walk.found)
+}
+
+fn inside(path: &AbsPath) -> PathBuf {
+    let path = path.to_path_buf();
+    path.strip_prefix("/").map(Path::to_path_buf).unwrap_or(path)
+}
+
+/// The patterns that can match in one tree, by the last name they ask for.
+struct Wanted<'a> {
+    named: HashMap<&'a [u8], Vec<&'a Protected>>,
+    globs: Vec<(&'a str, &'a Protected)>,
+    /// True when some pattern reaches every folder of the tree.
+    everywhere: bool,
+    all: Vec<&'a Protected>,
+}
+
+impl<'a> Wanted<'a> {
+    fn of(tree: &Tree, protected: &'a [Protected]) -> Self {
+        let mut wanted = Self {
+            named: HashMap::new(),
+            globs: Vec::new(),
+            everywhere: false,
+            all: Vec::new(),
+        };
+        for one in protected {
+            if tree.mode == BindMode::Read && one.protection == Protection::Guard {
+                continue;
+            }
+            let anchor = one.pattern.anchor();
+            let meets = |root: &AbsPath| anchor.holds(root) || root.holds(&anchor);
+            if !meets(&tree.source) && !meets(&tree.target) {
+                continue;
+            }
+            if !tree.personal && !tree.source.holds(&anchor) {
+                // The system's own trees are searched for places that are named there, not for names at large.
+                continue;
+            }
+            let text = one.pattern.as_str();
+            let deep = text
+                .get(anchor.as_str().trim_end_matches('/').len()..)
+                .is_some_and(|rest| rest.starts_with("/**/"));
+            wanted.everywhere |= deep && (anchor.holds(&tree.source) || anchor.holds(&tree.target));
+            wanted.all.push(one);
+            match one.pattern.last_literal() {
+                Some(name) => wanted.named.entry(name.as_bytes()).or_default().push(one),
+                None => wanted.globs.push((text.rsplit('/').next().unwrap_or("*"), one)),
+            }
+        }
+        wanted
+    }
+
+    /// The patterns whose last step could be this name.
+    fn candidates<'b>(&'b self, name: &'b [u8]) -> impl Iterator<Item = &'a Protected> + use<'a, 'b> {
+        let named = self.named.get(name).into_iter().flatten().copied();
+        named.chain(
+            self.globs
+                .iter()
+                .filter(|(glob, _)| fits(glob.as_bytes(), name))
+                .map(|(_, one)| *one),
+        )
+    }
+
+    fn reaches_into(&self, seen: &Seen) -> bool {
+        self.everywhere
+            || self
+                .all
+                .iter()
+                .any(|one| seen.any(|path| one.pattern.reaches_into(path)))
+    }
+}
+
+/// Matches one name; `*` stands for any text. A first sieve: the pattern itself has the last word.
+fn fits(glob: &[u8], name: &[u8]) -> bool {
+    let mut parts = glob.split(|byte| *byte == b'*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
+    for part in parts {
+        match rest
+            .windows(part.len().max(1))
+            .position(|window| window.starts_with(part))
+        {
+            _ if part.is_empty() => {}
+            Some(place) => rest = rest.get(place.saturating_add(part.len())..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    true
+}
+
+/// A path as rules name it: where it lies outside, and where it is seen inside.
+struct Seen {
+    outside: Option<AbsPath>,
+    inside: Option<AbsPath>,
+}
+
+impl Seen {
+    fn of(tree: &Tree, below: &Path) -> Self {
+        let outside = tree.source.join(below).ok();
+        let inside = if tree.source == tree.target {
+            None
+        } else {
+            tree.target.join(below).ok()
+        };
+        Self { outside, inside }
+    }
+
+    fn any(&self, matches: impl Fn(&AbsPath) -> bool) -> bool {
+        [&self.outside, &self.inside].into_iter().flatten().any(matches)
+    }
+
+    fn protection(&self, patterns: impl Iterator<Item = impl std::borrow::Borrow<Protected>>) -> Option<Protection> {
+        let matching = |pattern: &PathPattern| self.any(|path| pattern.matches(path));
+        patterns
+            .filter_map(|one| {
+                let one = one.borrow();
+                matching(&one.pattern).then_some(one.protection)
+            })
+            .max()
+    }
+}
+
+struct Walk<'a> {
+    root: &'a Root,
+    targets: &'a HashSet<PathBuf>,
+    found: Found,
+    /// Protected names that are links: where, how far.
+    links: Vec<(PathBuf, Protection)>,
+    /// Protected files that have other names.
+    twins: BTreeSet<(u64, u64, Protection)>,
+    /// While other names are looked for: every file with more than one.
+    files: Option<Vec<(PathBuf, u64, u64)>>,
+    sockets: usize,
+    buffer: Vec<u8>,
+}
+
+impl Walk<'_> {
+    fn tree(&mut self, tree: &Tree, protected: &[Protected]) -> Result<(), LaunchFault> {
+        let wanted = Wanted::of(tree, protected);
+        let at = inside(&tree.target);
+        let top = Seen::of(tree, Path::new(""));
+        if let Some(protection) = top.protection(wanted.all.iter().copied()) {
+            self.take(&at, tree, protection, tree.folder)?;
+            if protection == Protection::Hide {
+                return Ok(());
+            }
+        }
+        let search = tree.personal
+            || wanted
+                .all
+                .iter()
+                .any(|one| top.any(|path| one.pattern.reaches_into(path)));
+        if !tree.folder || !search {
+            return Ok(());
+        }
+        let folder = match self.open(&at) {
+            Ok(folder) => folder,
+            Err(Errno::ACCESS) => return Ok(()),
+            Err(errno) => return Err(self.lost(&at, errno)),
+        };
+        self.folder(&folder, tree, &wanted, &mut PathBuf::new(), false, 0)
+    }
+
+    fn open(&self, at: &Path) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(self.root.exact(at)?, c".", flags, Mode::empty())
+    }
+
+    fn lost(&self, at: &Path, errno: Errno) -> LaunchFault {
+        failed(
+            format!("cannot search `/{}` for what is protected", at.display()),
+            cause(errno),
+        )
+    }
+
+    /// Walks one folder. `guarded` says that all of it is read-only anyway, so that files with other names matter.
+    fn folder(
+        &mut self,
+        folder: &OwnedFd,
+        tree: &Tree,
+        wanted: &Wanted<'_>,
+        below: &mut PathBuf,
+        guarded: bool,
+        depth: usize,
+    ) -> Result<(), LaunchFault> {
+        if depth > MAX_DEPTH {
+            return Err(LaunchFault {
+                code: Code::LimitReached,
+                ..failed(
+                    format!("cannot search `{}` for what is protected", tree.source.as_str()),
+                    format!("folders lie more than {MAX_DEPTH} deep"),
+                )
+            });
+        }
+        let entries = match self.entries(folder) {
+            Ok(entries) => entries,
+            Err(Errno::ACCESS) => return Ok(()),
+            Err(errno) => return Err(self.lost(&inside(&tree.target).join(below.as_path()), errno)),
+        };
+        for (name, kind) in entries {
+            let name = OsStr::from_bytes(name.to_bytes());
+            below.push(name);
+            self.entry(folder, name, kind, tree, wanted, below, guarded, depth)?;
+            below.pop();
+        }
+        Ok(())
+    }
+
+    /// The entries of a folder that can matter, all read before any is entered: one buffer serves all depths.
+    fn entries(&mut self, folder: &OwnedFd) -> rustix::io::Result<Vec<(std::ffi::CString, FileType)>> {
+        let mut entries = Vec::new();
+        let space: &mut [MaybeUninit<u8>] = self.buffer.spare_capacity_mut();
+        let mut list = RawDir::new(folder, space);
+        while let Some(entry) = list.next() {
+            let entry = entry?;
+            let name: &CStr = entry.file_name();
+            if !matches!(name.to_bytes(), b"." | b"..") {
+                entries.push((name.to_owned(), entry.file_type()));
+            }
+        }
+        Ok(entries)
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the state of one step of the walk; a struct would be built per file"
+    )]
+    fn entry(
+        &mut self,
+        folder: &OwnedFd,
+        name: &OsStr,
+        kind: FileType,
+        tree: &Tree,
+        wanted: &Wanted<'_>,
+        below: &mut PathBuf,
+        guarded: bool,
+        depth: usize,
+    ) -> Result<(), LaunchFault> {
+        let kind = match kind {
+            FileType::Unknown => match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                Err(_) => return Ok(()),
+            },
+            known => known,
+        };
+        let at = || inside(&tree.target).join(below.as_path());
+        let mut guarded = guarded;
+        if let Some(first) = wanted.candidates(name.as_bytes()).next() {
+            let seen = Seen::of(tree, below);
+            let rest = wanted.candidates(name.as_bytes());
+            if let Some(protection) = seen.protection([first].into_iter().chain(rest)) {
+                let at = at();
+                if kind.is_symlink() {
+                    self.links.push((at, protection));
+                    return Ok(());
+                }
+                if self.targets.contains(&at) {
+                    return Ok(());
+                }
+                self.take(&at, tree, protection, kind.is_dir())?;
+                self.note_twin(folder, name, kind, protection);
+                if protection == Protection::Hide {
+                    return Ok(());
+                }
+                guarded |= kind.is_dir();
+            }
+        }
+        match kind {
+            FileType::Directory => {
+                let here = at();
+                if self.targets.contains(&here) {
+                    return Ok(());
+                }
+                if !tree.personal && !wanted.reaches_into(&Seen::of(tree, below)) {
+                    return Ok(());
+                }
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                match openat(folder, name, flags, Mode::empty()) {
+                    Ok(next) => self.folder(&next, tree, wanted, below, guarded, depth.saturating_add(1)),
+                    // Nobody of the fence can list it either, or it has just gone.
+                    Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+                    Err(errno) => Err(self.lost(&here, errno)),
+                }
+            }
+            FileType::Socket => {
+                // Something of the machine listens there, or did: no named socket is reachable unless a gate serves it.
+                self.sockets = self.sockets.saturating_add(1);
+                self.take(&at(), tree, Protection::Hide, false)
+            }
+            FileType::RegularFile => {
+                if guarded {
+                    self.note_twin(folder, name, kind, Protection::Guard);
+                }
+                if let Some(files) = &mut self.files
+                    && let Ok(stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+                    && stat.st_nlink > 1
+                {
+                    files.push((inside(&tree.target).join(below.as_path()), stat.st_dev, stat.st_ino));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take(&mut self, at: &Path, tree: &Tree, protection: Protection, folder: bool) -> Result<(), LaunchFault> {
+        if self.found.places.len() >= MAX_FOUND {
+            return Err(LaunchFault {
+                code: Code::LimitReached,
+                hint: "name fewer places, or grant smaller trees".into(),
+                ..failed(
+                    "cannot protect every place",
+                    format!("more than {MAX_FOUND} match the protected patterns"),
+                )
+            });
+        }
+        let place = self.found.places.entry(at.to_path_buf()).or_insert(Place {
+            protection,
+            writable: tree.mode == BindMode::Write,
+            folder,
+        });
+        place.protection = place.protection.max(protection);
+        Ok(())
+    }
+
+    fn note_twin(&mut self, folder: &OwnedFd, name: &OsStr, kind: FileType, protection: Protection) {
+        if kind.is_file()
+            && let Ok(stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+            && stat.st_nlink > 1
+        {
+            self.twins.insert((stat.st_dev, stat.st_ino, protection));
+        }
+    }
+
+    /// Protects what protected links lead to, where that is seen inside at all.
+    fn linked_places(&mut self, trees: &Trees) -> Result<(), LaunchFault> {
+        for (at, protection) in std::mem::take(&mut self.links) {
+            let shown = at.display();
+            self.found.warnings.push(format!(
+                "`/{shown}` is a link: what it leads to is protected, its name is not"
+            ));
+            let Some((end, folder)) = self.root.end_of_link(&at) else {
+                continue;
+            };
+            let path = Path::new("/").join(&end);
+            let holding = trees
+                .trees
+                .iter()
+                .filter(|tree| path.starts_with(tree.target.to_path_buf()));
+            let Some(tree) = holding.max_by_key(|tree| tree.target.as_str().len()) else {
+                continue;
+            };
+            if protection == Protection::Guard && tree.mode == BindMode::Read {
+                continue;
+            }
+            self.take(&end, tree, protection, folder)?;
+            if let (Ok(up), Some(name)) = (self.open(end.parent().unwrap_or(Path::new("."))), end.file_name()) {
+                let kind = if folder {
+                    FileType::Directory
+                } else {
+                    FileType::RegularFile
+                };
+                self.note_twin(&up, name, kind, protection);
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks again for other names of protected files.
+    fn other_names(&mut self, trees: &Trees) -> Result<(), LaunchFault> {
+        let twins = std::mem::take(&mut self.twins);
+        self.files = Some(Vec::new());
+        let known: BTreeSet<PathBuf> = self.found.places.keys().cloned().collect();
+        let sockets = self.sockets;
+        for tree in trees.trees.iter().filter(|tree| tree.personal) {
+            let nothing = Wanted::of(tree, &[]);
+            let at = inside(&tree.target);
+            if let (true, Ok(folder)) = (tree.folder, self.open(&at)) {
+                self.folder(&folder, tree, &nothing, &mut PathBuf::new(), false, 0)?;
+            }
+            for (at, device, inode) in self.files.replace(Vec::new()).unwrap_or_default() {
+                for protection in [Protection::Guard, Protection::Hide] {
+                    if twins.contains(&(device, inode, protection)) && !known.contains(&at) {
+                        self.take(&at, tree, protection, false)?;
+                    }
+                }
+            }
+        }
+        self.sockets = sockets;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sieve_lets_all_through_that_a_pattern_matches() {
+        for (glob, name, want) in [
+            ("*.pem", "a.pem", true),
+            ("*.pem", "a.pen", false),
+            (".env*", ".env.local", true),
+            ("*", "x", true),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "a1c", false),
+        ] {
+            assert_eq!(fits(glob.as_bytes(), name.as_bytes()), want, "{glob} {name}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The launcher process: it waits for one order, has the fence built, and stays until everything in it has ended.
+//!
+//! Promises: P11 (when the daemon's end closes, all in the fence ends at once), P13.
+//! Trust: orders come from the daemon alone. This process has one thread and parses nothing hostile.
+//! As root it stays root, so that it can remove what it made; the process that builds the fence gives root up.
+//! Not here: what the fence is made of (`inside`).
+
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+use bailiwick_gate::{FencePlan, LaunchFault};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getegid, geteuid, kill_process, set_parent_process_death_signal, waitpid,
+};
+use rustix::thread::UnshareFlags;
+
+use crate::channel::Channel;
+use crate::fault::{Says, cause, failed, hint};
+use crate::filter::Filters;
+use crate::identity;
+use crate::inside::{self, Orders, status_of};
+use crate::limits::Group;
+use crate::order::{Hear, Say, check};
+use crate::sys::{self, Fork};
+use crate::trees::Trees;
+
+/// The namespaces of a fence.
+const NAMESPACES: UnshareFlags = UnshareFlags::NEWUSER
+    .union(UnshareFlags::NEWNS)
+    .union(UnshareFlags::NEWPID)
+    .union(UnshareFlags::NEWNET)
+    .union(UnshareFlags::NEWIPC)
+    .union(UnshareFlags::NEWUTS)
+    .union(UnshareFlags::NEWCGROUP);
+
+/// Takes the channel that a launcher is started with (descriptor 3). Call it once.
+pub fn inherited_channel() -> std::io::Result<OwnedFd> {
+    sys::inherited(3)
+}
+
+/// The body of the launcher process: waits for one order on the channel, carries it out, stays until the end. The
+/// process must have one thread. The exit code says whether the launcher itself was in order.
+pub fn run_launcher(channel: OwnedFd) -> ExitCode {
+    // Made ready before the order comes, so that it need not wait.
+    let filters = Filters::agent();
+    let landlock = sys::landlock_version();
+    let mut daemon = Channel::over(channel);
+    let order = match daemon.receive::<Say>() {
+        Ok(Some(Say::Order { protocol, plan })) => Ok((protocol, plan)),
+        Ok(Some(Say::Signal { .. })) => Err(failed("cannot carry out the order", "a signal came before it")),
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(error) => Err(failed("cannot carry out the order", cause(error))),
+    };
+    let carry_out = || {
+        let (protocol, plan) = order?;
+        let filters = filters?;
+        check(protocol, &plan, daemon.waiting())?;
+        let pipes = (0..daemon.waiting()).map(|_| daemon.take()).collect::<Result<_, _>>();
+        let pipes = pipes.or_say(|| "cannot carry out the order".into())?;
+        Fence::start(&plan, pipes, &filters, landlock)
+    };
+    match carry_out() {
+        Ok(fence) => fence.serve(&mut daemon),
+        Err(fault) => {
+            let _ = daemon.send(&Hear::Fault { fault }, &[]);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A fence, as its launcher holds it.
+struct Fence {
+    first: Option<Pid>,
+    inside: Channel,
+    group: Option<Group>,
+}
+
+impl Fence {
+    fn start(plan: &FencePlan, pipes: Vec<OwnedFd>, filters: &Filters, landlock: i32) -> Result<Self, LaunchFault> {
+        let say = || "cannot start a process".to_owned();
+        let (mine, theirs) = Channel::pair().or_say(say)?;
+        let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).or_say(say)?;
+        let group = Group::make(&plan.limits);
+        let builder = match sys::fork().or_say(say)? {
+            Fork::Parent(builder) => builder,
+            Fork::Child => {
+                drop((mine, told));
+                let orders = Orders {
+                    plan,
+                    trees: None,
+                    pipes,
+                    filters,
+                    landlock,
+                    grouped: group.is_some(),
+                };
+                build(orders, group, Channel::over(theirs), &tell);
+            }
+        };
+        drop((theirs, tell, pipes));
+        let mut number = [0u8; 4];
+        let heard = rustix::io::read(&told, &mut number);
+        let first = match heard {
+            Ok(4) => Pid::from_raw(i32::from_ne_bytes(number)),
+            _ => None,
+        };
+        let _ = waitpid(Some(builder), WaitOptions::empty());
+        Ok(Self {
+            first,
+            inside: Channel::over(mine),
+            group,
+        })
+    }
+
+    /// Stays between the daemon and the fence until the fence has ended.
+    fn serve(mut self, daemon: &mut Channel) -> ExitCode {
+        loop {
+            let mut ready = [
+                PollFd::new(&*daemon, PollFlags::IN),
+                PollFd::new(&self.inside, PollFlags::IN),
+            ];
+            match poll(&mut ready, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return self.finish(daemon, None),
+            }
+            let spoken = |place: usize| ready.get(place).is_some_and(|one| !one.revents().is_empty());
+            let (from_daemon, from_inside) = (spoken(0), spoken(1));
+            if from_inside && !self.hear(daemon) {
+                return ExitCode::SUCCESS;
+            }
+            if from_daemon && !self.obey(daemon) {
+                return self.finish(daemon, Some(137));
+            }
+        }
+    }
+
+    /// Passes on what the fence says. False when it has ended.
+    fn hear(&mut self, daemon: &Channel) -> bool {
+        if !self.inside.read().unwrap_or(false) {
+            self.end();
+            return false;
+        }
+        loop {
+            match self.inside.next::<Hear>() {
+                Ok(None) => return true,
+                Ok(Some(Hear::Exited { status })) => {
+                    self.collect();
+                    let _ = daemon.send(&Hear::Exited { status }, &[]);
+                    return false;
+                }
+                Ok(Some(Hear::Fault { fault })) => {
+                    self.collect();
+                    let _ = daemon.send(&Hear::Fault { fault }, &[]);
+                    return false;
+                }
+                Ok(Some(started @ Hear::Started { .. })) => {
+                    let taken: Vec<OwnedFd> = std::iter::from_fn(|| self.inside.take().ok()).collect();
+                    let along: Vec<_> = taken.iter().map(std::os::fd::AsFd::as_fd).collect();
+                    if daemon.send(&started, &along).is_err() {
+                        self.end();
+                        return false;
+                    }
+                }
+                Err(_) => {
+                    self.end();
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Passes on what the daemon says. False when it has gone, or speaks out of turn.
+    fn obey(&mut self, daemon: &mut Channel) -> bool {
+        if !daemon.read().unwrap_or(false) {
+            return false;
+        }
+        loop {
+            match daemon.next::<Say>() {
+                Ok(None) => return true,
+                Ok(Some(signal @ Say::Signal { .. })) => {
+                    let _ = self.inside.send(&signal, &[]);
+                }
+                Ok(Some(Say::Order { .. })) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// Ends all in the fence.
+    fn end(&mut self) -> Option<i32> {
+        if let Some(first) = self.first {
+            let _ = kill_process(first, Signal::KILL);
+        }
+        if let Some(group) = &self.group {
+            group.end();
+        }
+        self.collect()
+    }
+
+    /// Waits until the first process is gone, and so everything in the fence.
+    fn collect(&mut self) -> Option<i32> {
+        let status = waitpid(Some(self.first.take()?), WaitOptions::empty());
+        status.ok().flatten().and_then(|(_, status)| status_of(status))
+    }
+
+    fn finish(mut self, daemon: &Channel, status: Option<i32>) -> ExitCode {
+        let ended = self.end();
+        let status = status.or(ended).unwrap_or(137);
+        let _ = daemon.send(&Hear::Exited { status }, &[]);
+        ExitCode::SUCCESS
+    }
+}
+
+/// Builds the outer half of the fence: gives root up, makes the namespaces, and leaves the first process in them.
+fn build(mut orders: Orders<'_>, group: Option<Group>, launcher: Channel, tell: &OwnedFd) -> ! {
+    match enter(&mut orders, group.as_ref()).and_then(|()| first_process()) {
+        Ok(Fork::Parent(first)) => {
+            let _ = rustix::io::write(tell, &first.as_raw_nonzero().get().to_ne_bytes());
+            sys::exit_now(0);
+        }
+        Ok(Fork::Child) => inside::live(orders, launcher),
+        Err(fault) => {
+            let _ = launcher.send(&Hear::Fault { fault }, &[]);
+            sys::exit_now(1);
+        }
+    }
+}
+
+fn first_process() -> Result<Fork, LaunchFault> {
+    sys::fork_sibling().or_say(|| "cannot start a process".into())
+}
+
+fn enter(orders: &mut Orders<'_>, group: Option<&Group>) -> Result<(), LaunchFault> {
+    let identity = orders.plan.identity;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    if let Some(group) = group {
+        group.join()?;
+    }
+    if geteuid().is_root() {
+        orders.trees = Some(Trees::open(orders.plan)?);
+        let (user, outside_group) = identity.outside;
+        identity::become_for_good(&[outside_group], user, outside_group)
+            .or_say(|| format!("cannot become the unprivileged user {user}"))?;
+    } else if identity.outside != (geteuid().as_raw(), getegid().as_raw()) || identity.owner.is_some() {
+        return Err(failed(
+            "cannot become another user",
+            "only root's fences run as another user",
+        ));
+    }
+    set_parent_process_death_signal(Some(Signal::KILL)).or_say(|| "cannot tie the fence to its launcher".into())?;
+    hint(
+        sys::unshare(NAMESPACES).or_say(|| "cannot make namespaces of its own".into()),
+        "this machine does not let ordinary users make namespaces (kernel.apparmor_restrict_unprivileged_userns, \
+         kernel.unprivileged_userns_clone, user.max_user_namespaces)",
+    )?;
+    identity::map_own(&identity)
+}

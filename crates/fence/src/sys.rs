@@ -1,0 +1,247 @@
+//! The system calls that no safe wrapper has, each with the smallest face that the fence needs.
+//!
+//! Trust: called by the launcher and its children only, which have one thread and hold no locks across a fork.
+//! Not here: what the calls are for (`building`, `inside`, `serve`).
+#![expect(unsafe_code, reason = "raw system calls and fork have no safe wrapper")]
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::mount::MountAttrFlags;
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+
+/// Which side of a fork this is.
+pub(crate) enum Fork {
+    /// The one that forked, and its new child.
+    Parent(Pid),
+    /// The new one.
+    Child,
+}
+
+fn last<T>() -> io::Result<T> {
+    Err(io::Error::last_os_error())
+}
+
+fn forked(pid: i64) -> io::Result<Fork> {
+    match i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        Some(child) if pid > 0 => Ok(Fork::Parent(child)),
+        _ if pid == 0 => Ok(Fork::Child),
+        _ => last(),
+    }
+}
+
+/// Forks this process, which must have one thread.
+pub(crate) fn fork() -> io::Result<Fork> {
+    // SAFETY: the process has one thread, so the child may do all that the parent may.
+    forked(i64::from(unsafe { libc::fork() }))
+}
+
+/// Forks a child whose parent is this process's parent: how a process that built a fence hands it over.
+pub(crate) fn fork_sibling() -> io::Result<Fork> {
+    let flags = libc::c_long::from(libc::CLONE_PARENT | libc::SIGCHLD);
+    let none: libc::c_long = 0;
+    // SAFETY: no new stack and no shared memory: this is a fork but for the parent. The process has one thread and no
+    // fork handlers; the C library's note of the thread's id is stale in the child, which uses nothing that reads it.
+    forked(unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) })
+}
+
+/// Leaves at once: no destructors, no exit handlers.
+pub(crate) fn exit_now(status: i32) -> ! {
+    // SAFETY: `_exit` ends the process and touches no memory of ours.
+    unsafe { libc::_exit(status) }
+}
+
+/// Leaves the namespaces of the parent.
+pub(crate) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+    // SAFETY: `FILES` is never among the flags, so no descriptor that another thread counts on is lost.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+#[repr(C)]
+struct MountAttr {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+fn mount_setattr(mount: BorrowedFd<'_>, deep: bool, attr: &MountAttr) -> io::Result<()> {
+    let flags = libc::AT_EMPTY_PATH | if deep { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a NUL-terminated constant, and the structure is what the kernel reads, with its size.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            std::ptr::from_ref(attr),
+            size_of::<MountAttr>(),
+        )
+    };
+    if done == 0 { Ok(()) } else { last() }
+}
+
+/// Adds attributes to a mount, and to all below it when `deep`. None is ever taken away, so flags that the kernel has
+/// locked stay as they are.
+pub(crate) fn add_mount_flags(mount: impl AsFd, flags: MountAttrFlags, deep: bool) -> io::Result<()> {
+    let attr = MountAttr {
+        set: u64::from(flags.bits()),
+        clear: 0,
+        propagation: 0,
+        user_namespace: 0,
+    };
+    mount_setattr(mount.as_fd(), deep, &attr)
+}
+
+/// Maps the owners of a detached tree by the id maps of a user namespace.
+pub(crate) fn map_owners(tree: impl AsFd, namespace: impl AsFd) -> io::Result<()> {
+    let attr = MountAttr {
+        set: u64::from(MountAttrFlags::MOUNT_ATTR_IDMAP.bits()),
+        clear: 0,
+        propagation: 0,
+        user_namespace: u64::try_from(namespace.as_fd().as_raw_fd()).unwrap_or(u64::MAX),
+    };
+    mount_setattr(tree.as_fd(), true, &attr)
+}
+
+/// Brings the loopback interface of this network namespace up.
+pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
+    // SAFETY: an all-zero request is a valid one.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (slot, byte) in request.ifr_name.iter_mut().zip(*b"lo") {
+        *slot = libc::c_char::from_ne_bytes([byte]);
+    }
+    request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(0);
+    // SAFETY: the request is alive over the call and of the type that this ioctl reads.
+    let done = unsafe {
+        libc::ioctl(
+            socket.as_fd().as_raw_fd(),
+            libc::SIOCSIFFLAGS,
+            std::ptr::from_mut(&mut request),
+        )
+    };
+    if done == 0 { Ok(()) } else { last() }
+}
+
+/// Blocks SIGCHLD and makes a descriptor that tells of it.
+pub(crate) fn child_signals() -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised by `sigemptyset` before use; the new descriptor is ours alone.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) != 0 {
+            return last();
+        }
+        let told = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if told < 0 {
+            last()
+        } else {
+            Ok(OwnedFd::from_raw_fd(told))
+        }
+    }
+}
+
+/// Gives every signal its default action and unblocks all: what a new program expects to find.
+pub(crate) fn default_signals() {
+    // SAFETY: default actions run no code of ours; the set is initialised by `sigemptyset`.
+    unsafe {
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// Marks every descriptor from `first` on to be closed when a program starts.
+pub(crate) fn close_at_exec_from(first: u32) -> io::Result<()> {
+    // SAFETY: only a flag of the descriptors changes; none is closed under an owner's feet.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if done == 0 { Ok(()) } else { last() }
+}
+
+/// Becomes another program. Comes back only with the reason why it did not.
+pub(crate) fn become_program(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let ended = |texts: &[CString]| -> Vec<*const libc::c_char> {
+        texts
+            .iter()
+            .map(|text| text.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
+    };
+    let (arguments, environment) = (ended(arguments), ended(environment));
+    // SAFETY: both lists end with a null pointer, and all texts outlive the call.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// The version of Landlock in the running kernel; 0 where there is none.
+pub(crate) fn landlock_version() -> i32 {
+    let (none, size, ask) = (std::ptr::null::<libc::c_void>(), 0usize, 1u32);
+    // SAFETY: with the flag that asks for the version, the kernel reads no structure.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, size, ask) };
+    i32::try_from(version).unwrap_or(0).max(0)
+}
+
+/// Sends a signal by its number, to one process or (negative) a process group.
+pub(crate) fn send_signal(to: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: `kill` touches no memory.
+    if unsafe { libc::kill(to, signal) } == 0 {
+        Ok(())
+    } else {
+        last()
+    }
+}
+
+/// Takes ownership of a descriptor that this process was started with. The caller takes each number once.
+pub(crate) fn inherited(number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: asking for the flags of any number is sound; it fails when nothing is open there.
+    if number < 3 || unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+        return Err(io::Error::from(io::ErrorKind::NotFound));
+    }
+    // SAFETY: the descriptor is open and was handed to this process to be owned.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(descriptor)
+}
+
+/// Arranges that the command starts with `channel` as descriptor 3 and nothing above it.
+pub(crate) fn hand_over(command: &mut Command, channel: OwnedFd) {
+    let arrange = move || {
+        let number = channel.as_raw_fd();
+        // SAFETY: between fork and exec; `dup2` and `fcntl` are async-signal-safe, and 3 is not in use by the standard
+        // library's own plumbing, which lies above and is closed at exec.
+        let done = unsafe {
+            if number == 3 {
+                libc::fcntl(3, libc::F_SETFD, 0)
+            } else {
+                libc::dup2(number, 3)
+            }
+        };
+        if done < 0 {
+            return last();
+        }
+        close_at_exec_from(4)
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(arrange) };
+}
+
+/// The groups that the account database lists for a user.
+pub(crate) fn groups_of(user: &CStr, group: u32) -> Vec<u32> {
+    let mut count: libc::c_int = 256;
+    let mut groups: Vec<libc::gid_t> = vec![0; 256];
+    // SAFETY: the buffer holds as many entries as `count` says.
+    let found = unsafe { libc::getgrouplist(user.as_ptr(), group, groups.as_mut_ptr(), &raw mut count) };
+    if found < 0 {
+        return vec![group];
+    }
+    groups.truncate(usize::try_from(count).unwrap_or(0));
+    groups
+}

@@ -1,0 +1,314 @@
+//! A place to test a fence at: a project, a home with secrets, and a plan that grants the project alone.
+
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use bailiwick_fence::{Launcher, Started};
+use bailiwick_gate::{
+    Answer, Bind, BindMode, Client, FencePlan, FenceReport, IdMap, LaunchFault, Limits, PROTOCOL, PermitTerms,
+    Protected, Protection, Reply, Spent, Stdio, encode,
+};
+use bailiwick_model::{AbsPath, DecisionId, Millis, Nonce, PathPattern, Request, Resource, TaskId, Verb};
+use rustix::process::geteuid;
+
+/// The ordinary user that root's tests become.
+const ORDINARY: u32 = 4242;
+
+/// Whose fence it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// The one who runs the tests.
+    Own,
+    /// An ordinary user, when root runs the tests.
+    Ordinary,
+}
+
+impl Who {
+    /// Everyone whose fences can be tested here.
+    pub fn all() -> Vec<Self> {
+        if geteuid().is_root() {
+            vec![Self::Own, Self::Ordinary]
+        } else {
+            vec![Self::Own]
+        }
+    }
+
+    fn number(self) -> u32 {
+        match self {
+            Self::Own => geteuid().as_raw(),
+            Self::Ordinary => ORDINARY,
+        }
+    }
+
+    fn identity(self) -> IdMap {
+        match self {
+            Self::Own => bailiwick_fence::identity().unwrap(),
+            Self::Ordinary => IdMap {
+                inside: (ORDINARY, ORDINARY),
+                outside: (ORDINARY, ORDINARY),
+                owner: None,
+            },
+        }
+    }
+}
+
+/// What a program in a fence did.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: i32,
+    pub out: String,
+    pub err: String,
+    pub report: FenceReport,
+}
+
+impl Ran {
+    /// Its output, when it ended well.
+    #[track_caller]
+    pub fn good(&self) -> &str {
+        assert_eq!(self.status, 0, "{self:?}");
+        self.out.trim()
+    }
+
+    /// Insists that it ended badly, by itself.
+    #[track_caller]
+    pub fn bad(&self) {
+        assert!((1..126).contains(&self.status), "{self:?}");
+    }
+}
+
+fn programs() -> &'static Path {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAMS.get_or_init(|| {
+        let built = std::env::current_exe()
+            .unwrap()
+            .ancestors()
+            .nth(2)
+            .unwrap()
+            .join("examples");
+        // Where everybody can read them: the build folder may be the builder's alone.
+        let shelf = std::env::temp_dir().join(format!("bailiwick-fence-tests-{}", std::process::id()));
+        std::fs::create_dir_all(&shelf).unwrap();
+        std::fs::set_permissions(&shelf, PermissionsExt::from_mode(0o755)).unwrap();
+        for name in ["probe", "launcher"] {
+            let from = built.join(name);
+            assert!(
+                from.exists(),
+                "`{}` is missing: a missing probe is a failure",
+                from.display()
+            );
+            std::fs::copy(from, shelf.join(name)).unwrap();
+        }
+        shelf
+    })
+}
+
+/// The probe program.
+pub fn probe() -> PathBuf {
+    programs().join("probe")
+}
+
+fn path(path: impl AsRef<Path>) -> AbsPath {
+    AbsPath::new(path).unwrap()
+}
+
+/// A spent permit, from a mediator that allows.
+pub fn grant() -> Spent {
+    let request = Request::new(TaskId([1; 8]), Verb::Read, Resource::File(path("/")));
+    let mut client = Client::default();
+    let frame = |answer: &Answer| encode(answer).unwrap().split_off(4);
+    let hello = Answer::Hello {
+        protocol: PROTOCOL,
+        build: "test".into(),
+    };
+    client.receive(&frame(&hello)).unwrap();
+    let (call, _) = client.decide(&request).unwrap();
+    let terms = PermitTerms {
+        decision: DecisionId([2; 6]),
+        digest: bailiwick_gate::digest_of(&request),
+        task: request.task,
+        nonce: Nonce([3; 16]),
+        deadline: Millis(100),
+        obligations: Vec::new(),
+    };
+    let allow = Answer::Allow {
+        call,
+        terms: Box::new(terms),
+    };
+    match client.receive(&frame(&allow)).unwrap() {
+        Reply::Decided(_, bailiwick_gate::Outcome::Allow(permit)) => permit.spend(&request, Millis(1)).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A desk.
+pub struct Desk {
+    pub who: Who,
+    pub plan: FencePlan,
+    room: tempfile::TempDir,
+}
+
+impl Desk {
+    pub fn of(who: Who) -> Self {
+        let room = tempfile::Builder::new().prefix("bailiwick-desk-").tempdir().unwrap();
+        let top = room.path().canonicalize().unwrap();
+        std::fs::set_permissions(&top, PermissionsExt::from_mode(0o755)).unwrap();
+        let read = |place: &str| Bind {
+            source: path(place),
+            target: path(place),
+            mode: BindMode::Read,
+            own: false,
+            optional: true,
+        };
+        let mut binds: Vec<Bind> = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"].map(read).into();
+        binds.push(read(programs().to_str().unwrap()));
+        let mut desk = Self {
+            who,
+            plan: FencePlan {
+                command: Vec::new(),
+                environment: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+                directory: path(top.join("project")),
+                binds,
+                files: Vec::new(),
+                scratch: vec![path("/tmp/scratch")],
+                protected: Vec::new(),
+                identity: who.identity(),
+                listen: Vec::new(),
+                limits: Limits::default(),
+                stdio: Stdio::Pipes,
+                hostname: "desk".into(),
+            },
+            room,
+        };
+        desk.folder("project");
+        desk.folder("home");
+        desk.bind("project", BindMode::Write);
+        desk
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.room.path().canonicalize().unwrap().join(name)
+    }
+
+    /// Grants a place of the desk.
+    pub fn bind(&mut self, name: &str, mode: BindMode) {
+        let place = path(self.at(name));
+        self.plan.binds.push(Bind {
+            source: place.clone(),
+            target: place,
+            mode,
+            own: true,
+            optional: false,
+        });
+    }
+
+    pub fn protect(&mut self, pattern: &str, protection: Protection) {
+        let pattern = PathPattern::parse(pattern).unwrap();
+        self.plan.protected.push(Protected { pattern, protection });
+    }
+
+    pub fn folder(&self, name: &str) -> PathBuf {
+        let place = self.at(name);
+        let mut missing: Vec<&Path> = place.ancestors().take_while(|place| !place.exists()).collect();
+        missing.reverse();
+        for place in missing {
+            std::fs::create_dir(place).unwrap();
+            self.own(place);
+        }
+        place
+    }
+
+    pub fn file(&self, name: &str, content: &str) -> PathBuf {
+        let place = self.at(name);
+        self.folder(Path::new(name).parent().unwrap().to_str().unwrap());
+        std::fs::write(&place, content).unwrap();
+        self.own(&place);
+        place
+    }
+
+    fn own(&self, place: &Path) {
+        if geteuid().is_root() {
+            chown(place, Some(self.who.number()), Some(self.who.number())).unwrap();
+        }
+    }
+
+    pub fn launcher(&self) -> Launcher {
+        let user = ORDINARY.to_string();
+        let args = match self.who {
+            Who::Own => vec![],
+            Who::Ordinary => vec!["--as", user.as_str()],
+        };
+        Launcher::spawn(&programs().join("launcher"), &args).unwrap()
+    }
+
+    pub fn start(
+        &self,
+        command: &[&str],
+    ) -> Result<(Started, [std::io::PipeReader; 2], std::io::PipeWriter), LaunchFault> {
+        let mut plan = self.plan.clone();
+        plan.command = command.iter().map(|word| (*word).into()).collect();
+        let (input, into) = std::io::pipe().unwrap();
+        let (out, output) = std::io::pipe().unwrap();
+        let (err, errors) = std::io::pipe().unwrap();
+        let three: [OwnedFd; 3] = [input.into(), output.into(), errors.into()];
+        let started = self.launcher().launch(vec![grant()], &plan, Some(three))?;
+        Ok((started, [out, err], into))
+    }
+
+    /// Runs a command in the fence.
+    #[track_caller]
+    pub fn run(&self, command: &[&str]) -> Ran {
+        self.try_run(command)
+            .unwrap_or_else(|fault| panic!("{fault} ({}; {:?})", fault.hint, fault.code))
+    }
+
+    pub fn try_run(&self, command: &[&str]) -> Result<Ran, LaunchFault> {
+        let (mut started, [mut out, mut err], into) = self.start(command)?;
+        drop(into);
+        let errors = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            err.read_to_end(&mut text).unwrap();
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        let mut text = Vec::new();
+        out.read_to_end(&mut text).unwrap();
+        Ok(Ran {
+            status: started.child.wait(),
+            out: String::from_utf8_lossy(&text).into_owned(),
+            err: errors.join().unwrap(),
+            report: started.report,
+        })
+    }
+
+    #[track_caller]
+    pub fn sh(&self, script: &str) -> Ran {
+        self.run(&["bash", "-c", script])
+    }
+
+    /// Runs a command outside, as the same person, in the project.
+    pub fn outside(&self, command: &[&str]) -> Output {
+        use std::os::unix::process::CommandExt;
+        let mut outside = Command::new(command[0]);
+        outside.args(&command[1..]).current_dir(self.at("project"));
+        if self.who == Who::Ordinary {
+            outside.uid(ORDINARY).gid(ORDINARY);
+        }
+        outside
+            .output()
+            .unwrap_or_else(|error| panic!("`{}` is missing: {error}", command[0]))
+    }
+
+    /// Insists that a script works outside and not inside.
+    #[track_caller]
+    pub fn only_outside(&self, script: &str) {
+        let outside = self.outside(&["bash", "-c", script]);
+        assert!(
+            outside.status.success(),
+            "the probe must work outside: `{script}`: {outside:?}"
+        );
+        self.sh(script).bad();
+    }
+}

@@ -1,0 +1,11 @@
+//! The fence, tried from inside by what it is to stop: each probe first succeeds outside, then fails inside.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod desk;
+mod start;
