@@ -287,7 +287,11 @@ impl Gate {
         };
         let status = response.status();
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return match client {
+            let as_asked = response
+                .headers()
+                .get(header::UPGRADE)
+                .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
+            return match client.filter(|_| as_asked) {
                 Some((client, seat)) => Ok(switch(response, client, seat, effect, meter)),
                 None => {
                     effect.settle(true, "the server changed the protocol unasked");

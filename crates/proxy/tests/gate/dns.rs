@@ -196,6 +196,58 @@ fn p4_without_the_mediator_the_service_fails() {
     assert!(world.end().is_err());
 }
 
+/// Programs of their own, in a network of their own. Run by hand, as any user, with `unshare -rnm`, the loopback up, and
+/// an `/etc/resolv.conf` that names 127.0.0.1.
+#[test]
+#[ignore = "needs port 53 of a network namespace"]
+fn c029_programs_give_up_within_two_seconds() {
+    let services = vec![
+        Service::DnsDatagram,
+        Service::DnsStream,
+        Service::Transparent { port: 80, http: true },
+    ];
+    let port_of = |service: &Service| {
+        if matches!(service, Service::Transparent { .. }) {
+            80
+        } else {
+            53
+        }
+    };
+    let world = World::on(
+        port_of,
+        services,
+        &[("ok.example.test", "127.0.0.1")],
+        Zone::default(),
+        only_ok,
+    );
+    let look_up = "require('dns').lookup(process.argv[1], e => process.exit(e ? 6 : 0))";
+    let ask_all = "require('dns').resolve4(process.argv[1], e => process.exit(e ? 6 : 0))";
+    let python = "import socket, sys; socket.getaddrinfo(sys.argv[1], 80)";
+    for program in [
+        vec!["getent", "hosts"],
+        vec!["getent", "ahosts"],
+        vec!["curl", "-sS", "--noproxy", "*", "-o", "/dev/null"],
+        vec!["python3", "-c", python],
+        vec!["node", "-e", look_up],
+        vec!["node", "-e", ask_all],
+    ] {
+        for (name, works) in [("ok.example.test", true), ("c2VjcmV0.leak.example.test", false)] {
+            let start = Instant::now();
+            let mut command = std::process::Command::new(program[0]);
+            let output = command.args(&program[1..]).arg(name).output().unwrap();
+            let took = start.elapsed();
+            println!(
+                "{} {name}: {:?}, {took:?}",
+                program[..2].join(" "),
+                output.status.code()
+            );
+            assert_eq!(output.status.success(), works, "{program:?} {output:?}");
+            assert!(took < Duration::from_secs(2), "{program:?} {took:?}");
+        }
+    }
+    assert!(world.zone.asked.lock().unwrap().is_empty());
+}
+
 #[test]
 fn p4_questions_that_wait_have_a_limit() {
     let world = dns(|_| Say::Silence);

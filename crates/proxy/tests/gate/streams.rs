@@ -189,14 +189,11 @@ fn a_change_of_protocol_that_was_not_asked_for_is_refused() {
         let _ = stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n");
     });
     let world = World::proxy(&["a.test"], |_| Say::Allow);
-    let answer = world.exchange(
-        0,
-        &format!(
-            "GET http://a.test:{}/ HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
-            origin.port()
-        ),
-    );
-    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    for wanted in ["h2c", "websocket"] {
+        let head = format!("GET http://a.test:{}/ HTTP/1.1\r\nconnection: upgrade", origin.port());
+        let answer = world.exchange(0, &format!("{head}\r\nupgrade: {wanted}\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    }
 }
 
 #[test]

@@ -7,7 +7,9 @@ use bailiwick_model::{Code, Host, Request, Verb};
 use bailiwick_proxy::Service;
 
 use crate::dns::ask_a;
-use crate::world::{Origin, Say, Seen, World, Zone, client_hello, in_small_records, patient, read_all, tunnel};
+use crate::world::{
+    Origin, Say, Seen, World, Zone, client_hello, in_small_records, patient, read_all, read_head, tunnel,
+};
 
 fn only(name: &'static str) -> impl Fn(&Request) -> Say + Send + 'static {
     move |request| match request.resource.host() {
@@ -82,6 +84,30 @@ fn c034_the_name_in_the_greeting_is_the_name_of_the_tunnel() {
     );
     let now = origin.heard().iter().filter(|line| line.ends_with("bytes")).count();
     assert_eq!(now, heard, "no byte of a refused tunnel arrives");
+}
+
+#[test]
+fn old_and_hasty_clients_get_their_tunnel() {
+    let origin = Origin::echo();
+    let world = World::proxy(&["a.test"], |_| Say::Allow);
+    let good = client_hello(Some("a.test"));
+    for version in ["1.0", "1.1"] {
+        // The greeting in the same breath as the request, before the answer.
+        let mut stream = world.connect(0);
+        let line = format!("CONNECT a.test:{} HTTP/{version}\r\n\r\n", origin.port());
+        stream.write_all(&[line.as_bytes(), &good].concat()).unwrap();
+        let head = read_head(&mut stream);
+        assert!(head.starts_with(&format!("HTTP/{version} 200")), "{head}");
+        assert_eq!(greet(stream, b""), good);
+    }
+    let mut stream = world.connect(0);
+    let line = format!("CONNECT a.test:{} HTTP/1.1\r\n\r\n", origin.port());
+    let other = client_hello(Some("b.test"));
+    stream.write_all(&[line.as_bytes(), &other].concat()).unwrap();
+    assert!(!read_all(&mut stream).contains("b.test"));
+    world.wait_for("the refusal", |seen| {
+        matches!(seen, Seen::Refused(Code::NameMismatch, _))
+    });
 }
 
 #[test]

@@ -165,15 +165,26 @@ impl World {
         zone: Zone,
         rules: impl Fn(&Request) -> Say + Send + 'static,
     ) -> Self {
+        Self::on(|_| 0, services, hosts, zone, rules)
+    }
+
+    /// The same on chosen ports.
+    pub fn on(
+        port_of: impl Fn(&Service) -> u16,
+        services: Vec<Service>,
+        hosts: &[(&str, &str)],
+        zone: Zone,
+        rules: impl Fn(&Request) -> Say + Send + 'static,
+    ) -> Self {
         let mut addresses = Vec::new();
         let mut sockets: Vec<OwnedFd> = Vec::new();
         for service in &services {
             if *service == Service::DnsDatagram {
-                let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                let socket = UdpSocket::bind(("127.0.0.1", port_of(service))).unwrap();
                 addresses.push(socket.local_addr().unwrap());
                 sockets.push(socket.into());
             } else {
-                let socket = TcpListener::bind("0.0.0.0:0").unwrap();
+                let socket = TcpListener::bind(("0.0.0.0", port_of(service))).unwrap();
                 addresses.push(([127, 0, 0, 1], socket.local_addr().unwrap().port()).into());
                 sockets.push(socket.into());
             }
