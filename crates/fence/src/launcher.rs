@@ -171,9 +171,35 @@ impl Running {
         self.wait()
     }
 
+    /// A second handle, for signals and for ending from elsewhere.
+    pub fn control(&self) -> io::Result<Control> {
+        let socket = self.line.channel.as_fd().try_clone_to_owned()?;
+        Ok(Control {
+            channel: Channel::over(socket),
+        })
+    }
+
     /// The number of the launcher process, for messages.
     pub fn launcher(&self) -> u32 {
         self.line.process.id()
+    }
+}
+
+/// A second handle on a running program, for whoever signals or ends it while another waits.
+#[derive(Debug)]
+pub struct Control {
+    channel: Channel,
+}
+
+impl Control {
+    /// Sends a signal to the program and its process group.
+    pub fn signal(&self, number: i32) -> io::Result<()> {
+        self.channel.send(&Say::Signal { number }, &[])
+    }
+
+    /// Ends everything in the fence at once; [`Running::wait`] then answers.
+    pub fn end(&self) {
+        let _ = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Write);
     }
 }
 

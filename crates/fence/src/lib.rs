@@ -12,6 +12,7 @@
 
 mod channel;
 mod confine;
+pub mod doctor;
 mod fault;
 mod filter;
 mod floor;
@@ -32,5 +33,5 @@ mod trees;
 
 pub use confine::confine_gate;
 pub use identity::{NOBODY, become_caller_under_sudo, identity};
-pub use launcher::{Launcher, Running, Started};
+pub use launcher::{Control, Launcher, Running, Started};
 pub use serve::{inherited_channel, run_launcher};
