@@ -35,47 +35,14 @@ pub(crate) fn act_covers(wide: &Act, narrow: &Act) -> bool {
         (wide, VerbPattern::One(verb)) => wide.covers(verb),
     };
     verb && match (&wide.resource, &narrow.resource) {
-        (ResourcePattern::Path(wide), ResourcePattern::Path(narrow)) => path_covers(wide, narrow),
-        (ResourcePattern::Url(wide), ResourcePattern::Url(narrow)) => url_covers(wide, narrow),
+        (ResourcePattern::Path(wide), ResourcePattern::Path(narrow)) => narrow.is_within(wide),
+        (ResourcePattern::Url(wide), ResourcePattern::Url(narrow)) => narrow.is_within(wide),
         (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: to, port: at }) => {
             // A look-up has no port.
             let look_up = wide.verb == VerbPattern::One(Verb::Resolve);
-            host_covers(host, to) && (look_up || *port == ANY_PORT || port == at)
+            to.is_within(host) && (look_up || *port == ANY_PORT || port == at)
         }
         (ResourcePattern::AnyCommand, ResourcePattern::AnyCommand) => true,
-        _ => false,
-    }
-}
-
-fn path_covers(wide: &PathPattern, narrow: &PathPattern) -> bool {
-    match (wide.as_tree(), narrow.as_tree()) {
-        (_, Some(tree)) => wide.covers(&tree),
-        (Some(tree), None) => tree.holds(&narrow.anchor()),
-        (None, None) => wide == narrow,
-    }
-}
-
-fn url_covers(wide: &UrlPattern, narrow: &UrlPattern) -> bool {
-    let path = || {
-        let head = wide.path().strip_suffix("/**").filter(|head| !head.contains('*'));
-        let below = head.and_then(|head| narrow.path().strip_prefix(head));
-        wide.path() == narrow.path() || below.is_some_and(|rest| rest.starts_with('/'))
-    };
-    wide.scheme == narrow.scheme
-        && (wide.port == ANY_PORT || wide.port == narrow.port)
-        && host_covers(&wide.host, &narrow.host)
-        && path()
-}
-
-/// True when all hosts of the narrow pattern are hosts of the wide one.
-pub(crate) fn host_covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
-    match (wide, narrow) {
-        (HostPattern::Any, _) => true,
-        (wide, HostPattern::Exact(host)) => wide.covers(host),
-        (HostPattern::Below { domain: wide, deep }, HostPattern::Below { domain, deep: below }) => {
-            let under = domain.strip_suffix(wide.as_str());
-            (wide == domain && (*deep || !below)) || (*deep && under.is_some_and(|head| head.ends_with('.')))
-        }
         _ => false,
     }
 }
@@ -114,7 +81,7 @@ pub(crate) fn acts_meet(one: &Act, other: &Act) -> bool {
 }
 
 fn hosts_meet(one: &HostPattern, other: &HostPattern) -> bool {
-    host_covers(one, other) || host_covers(other, one)
+    other.is_within(one) || one.is_within(other)
 }
 
 /// True when the literal head of the one's path leads to the other's.

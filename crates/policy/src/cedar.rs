@@ -131,7 +131,7 @@ impl Engine {
         &self,
         request: &Request,
         candidates: impl Iterator<Item = usize>,
-        parents: HashSet<EntityUid>,
+        mut parents: HashSet<EntityUid>,
     ) -> Result<Vec<usize>, Fault> {
         let mut set = PolicySet::new();
         for number in candidates {
@@ -151,6 +151,8 @@ impl Engine {
             }
             _ => Context::empty(),
         };
+        // A tree's root lies in itself already; as its own parent it would be a cycle.
+        parents.remove(&resource);
         let entity = Entity::new_no_attrs(resource.clone(), parents);
         let entities = Entities::from_entities([entity], None).map_err(fault)?;
         let query = cedar_policy::Request::new(self.names.task.clone(), action.clone(), resource, context, None)

@@ -131,22 +131,31 @@ pub(crate) fn suggest(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// How many letters must be put in, taken out or replaced to come from one word to the other.
+/// How many letters must be put in, taken out, replaced or swapped with the next to come from one word to the other.
 fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
-    for (line, left) in from.chars().enumerate() {
-        let mut diagonal = line;
-        let mut before = line.saturating_add(1);
-        let mut next = vec![before];
-        for (above, right) in row.iter().skip(1).zip(to.chars()) {
-            let step = diagonal.saturating_add(usize::from(left != right));
-            before = step.min(above.saturating_add(1)).min(before.saturating_add(1));
-            diagonal = *above;
-            next.push(before);
+    let to: Vec<char> = to.chars().collect();
+    let at = |row: &[usize], place: usize| row.get(place).copied().unwrap_or(usize::MAX / 2);
+    let mut older: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    let mut last = None;
+    for left in from.chars() {
+        let mut next = vec![at(&row, 0).saturating_add(1)];
+        let mut before = None;
+        for (place, right) in to.iter().copied().enumerate() {
+            let replaced = at(&row, place).saturating_add(usize::from(left != right));
+            let inserted = at(&next, place).saturating_add(1);
+            let removed = at(&row, place.saturating_add(1)).saturating_add(1);
+            let swapped = match (place.checked_sub(1), last == Some(right) && before == Some(left)) {
+                (Some(two_back), true) => at(&older, two_back).saturating_add(1),
+                _ => usize::MAX,
+            };
+            next.push(replaced.min(inserted).min(removed).min(swapped));
+            before = Some(right);
         }
-        row = next;
+        older = std::mem::replace(&mut row, next);
+        last = Some(left);
     }
-    row.last().copied().unwrap_or(0)
+    at(&row, to.len())
 }
 
 #[cfg(test)]
@@ -158,9 +167,11 @@ mod tests {
         for (from, to, want) in [
             ("", "", 0),
             ("write", "write", 0),
-            ("wirte", "write", 2),
+            ("wirte", "write", 1),
+            ("wriet", "writes", 2),
             ("a", "", 1),
             ("deny", "denies", 3),
+            ("ca", "abc", 3),
         ] {
             assert_eq!(distance(from, to), want, "{from} to {to}");
         }
@@ -170,7 +181,7 @@ mod tests {
     fn c070_the_nearest_word_is_found() {
         let keys = ["read", "write", "deny", "ask"];
         for (word, want) in [
-            ("wriet", None),
+            ("wriet", Some("write")),
             ("wrote", Some("write")),
             ("denyWrit", Some("deny")),
             ("allowRead", Some("read")),

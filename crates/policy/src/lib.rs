@@ -21,6 +21,8 @@ mod load;
 mod overlap;
 mod policy;
 mod preset;
+#[cfg(test)]
+mod proofs;
 mod rule;
 mod settings;
 mod show;

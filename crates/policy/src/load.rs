@@ -299,7 +299,8 @@ impl Loader<'_> {
         self.settings.derive(&self.rules);
         let policy = match Policy::of(self.rules, self.settings, self.granting) {
             Ok(policy) => policy,
-            Err((rule, fault)) => {
+            Err(wrong) => {
+                let (rule, fault) = *wrong;
                 let (file, place) = rule.map_or(("policy".to_owned(), Place::START), |rule| {
                     let origin = rule.origin;
                     (

@@ -33,10 +33,10 @@ impl Policy {
         rules: Vec<Rule>,
         settings: Settings,
         granting: Vec<Layer>,
-    ) -> Result<Self, (Option<Rule>, String)> {
+    ) -> Result<Self, Box<(Option<Rule>, String)>> {
         let engine = match Engine::compile(&rules) {
             Ok(engine) => engine,
-            Err((number, fault)) => return Err((rules.into_iter().nth(number), fault.to_string())),
+            Err((number, fault)) => return Err(Box::new((rules.into_iter().nth(number), fault.to_string()))),
         };
         let names_address = |rule: &Rule| {
             let host = host_of(rule.act());

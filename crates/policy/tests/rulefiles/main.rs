@@ -1,0 +1,63 @@
+//! Rule files as people write them: what they mean, and what is said about mistakes in them.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod documented;
+mod layers;
+mod mistakes;
+mod network;
+
+use bailiwick_model::{AbsPath, Anchors, Decision, Request, Resource, TaskId, Verb};
+use bailiwick_policy::{Diagnostic, Policy, SourceFile, Sources, asked_for, load};
+
+pub(crate) fn anchors() -> Anchors {
+    Anchors {
+        root: AbsPath::new("/home/dana/site").ok(),
+        home: AbsPath::new("/home/dana").unwrap(),
+    }
+}
+
+pub(crate) fn sources() -> Sources {
+    Sources {
+        machine: Vec::new(),
+        person: Vec::new(),
+        project: None,
+        project_trusted: true,
+        profiles: Vec::new(),
+        anchors: anchors(),
+    }
+}
+
+pub(crate) fn file(name: &str, text: &str) -> SourceFile {
+    SourceFile {
+        name: name.into(),
+        text: text.into(),
+    }
+}
+
+/// A trusted project's file alone.
+pub(crate) fn project(text: &str) -> Result<Policy, Vec<Diagnostic>> {
+    load(&Sources {
+        project: Some(file("bailiwick.toml", text)),
+        ..sources()
+    })
+}
+
+pub(crate) fn policy(text: &str) -> Policy {
+    project(text).unwrap_or_else(|wrong| panic!("{text}\n{wrong:#?}"))
+}
+
+pub(crate) fn request(text: &str) -> Request {
+    let (verb, resource) = asked_for(text, &anchors()).unwrap();
+    Request::new(TaskId([0; 8]), verb, resource)
+}
+
+pub(crate) fn tree(verb: Verb, path: &str) -> Request {
+    Request::new(TaskId([0; 8]), verb, Resource::Tree(AbsPath::new(path).unwrap()))
+}
+
+/// `verdict code` in words.
+pub(crate) fn answer(policy: &Policy, request: &Request) -> String {
+    let Decision { verdict, code, .. } = policy.evaluate(request);
+    format!("{} {code}", verdict.as_str())
+}

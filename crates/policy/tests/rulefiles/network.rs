@@ -1,0 +1,168 @@
+//! Hosts and addresses: C025 and C026 as far as rules decide them.
+
+use bailiwick_model::{Host, HttpUrl, Obligation, Request, TaskId, Verb};
+
+use crate::{answer, policy, request};
+
+const ALLOWED: &str = "allow allowed-by-rule";
+
+#[test]
+fn c025_hosts_are_not_fooled_by_spelling() {
+    let policy = policy("extends = [\"coding\"]\n[network]\nallow = [\"GET http://api.example.test/**\"]\n");
+    for url in [
+        "http://evilapi.example.test",
+        "http://api.example.test.evil.test",
+        "http://x.api.example.test",
+    ] {
+        assert_eq!(
+            answer(&policy, &request(&format!("GET {url}"))),
+            "deny no-rule",
+            "{url}"
+        );
+    }
+    for url in [
+        "http://api.example.test@evil.test/",
+        "http://evil.test\\@api.example.test/",
+    ] {
+        assert!(HttpUrl::parse(url).is_err(), "{url}");
+    }
+    assert_eq!(answer(&policy, &request("GET http://API.Example.Test./")), ALLOWED);
+
+    let denies =
+        crate::policy("extends = [\"coding\"]\nallow = [\"tunnel **\"]\ndeny = [\"tunnel münze.example.test\"]\n");
+    assert_eq!(
+        answer(&denies, &request("tunnel xn--mnze-0ra.example.test")),
+        "deny denied-by-rule"
+    );
+    assert_eq!(answer(&denies, &request("tunnel example.test")), ALLOWED);
+}
+
+#[test]
+fn c026_own_private_and_link_local_addresses_are_refused_in_every_spelling() {
+    let policy = policy("extends = [\"coding\"]\nallow = [\"* http://**:*\", \"tunnel **:*\"]\n");
+    for (host, want) in [
+        ("2130706433", "deny address-loopback"),
+        ("0x7f000001", "deny address-loopback"),
+        ("0177.0.0.1", "deny address-loopback"),
+        ("127.1", "deny address-loopback"),
+        ("0", "deny address-loopback"),
+        ("[::ffff:127.0.0.1]", "deny address-loopback"),
+        ("[::ffff:7f00:1]", "deny address-loopback"),
+        ("[::]", "deny address-loopback"),
+        ("localhost.", "deny address-loopback"),
+        ("10.1.2.3", "deny address-private"),
+        ("2852039166", "deny address-link-local"),
+        ("[64:ff9b::a9fe:a9fe]", "deny address-link-local"),
+        ("1.1.1.1", ALLOWED),
+        ("public.test", ALLOWED),
+    ] {
+        assert_eq!(
+            answer(&policy, &request(&format!("GET http://{host}:8099/"))),
+            want,
+            "{host}"
+        );
+        assert_eq!(
+            answer(&policy, &request(&format!("tunnel {host}:8099"))),
+            want,
+            "{host}"
+        );
+    }
+    // A name that leads there is judged by where it leads.
+    let asked = |address: &str| request("GET http://public.test/").dialling(address.parse().unwrap());
+    for (address, want) in [
+        ("127.0.0.1", "deny address-loopback"),
+        ("::ffff:127.0.0.1", "deny address-loopback"),
+        ("192.168.1.1", "deny address-private"),
+        ("169.254.169.254", "deny address-link-local"),
+        ("fe80::1", "deny address-link-local"),
+        ("1.2.3.4", ALLOWED),
+    ] {
+        assert_eq!(answer(&policy, &asked(address)), want, "{address}");
+    }
+    let text = &policy.evaluate(&asked("127.0.0.1")).reasons[0].text;
+    assert_eq!(
+        text,
+        "`public.test` is at 127.0.0.1, a loopback address that no rule names"
+    );
+}
+
+#[test]
+fn addresses_can_be_named() {
+    let policy = policy(
+        "[network]\ntunnel = [\"localhost:5432\", \"10.0.0.5:22\", \"db.test:5432\", \"a.corp.test\", \"public.test\"]\n\
+         private = [\"*.corp.test\"]\n[network.hosts]\n\"db.test\" = \"127.0.0.1\"\n",
+    );
+    let at = |act: &str, address: &str| request(act).dialling(address.parse().unwrap());
+    for (request, want) in [
+        (at("tunnel localhost:5432", "127.0.0.1"), ALLOWED),
+        (at("tunnel localhost:5432", "::1"), ALLOWED),
+        (at("tunnel 127.0.0.1:5432", "127.0.0.1"), ALLOWED),
+        (at("tunnel [::1]:5432", "::1"), ALLOWED),
+        (request("tunnel localhost:5432"), ALLOWED),
+        (at("tunnel localhost:5433", "127.0.0.1"), "deny no-rule"),
+        (at("tunnel localhost:5432", "8.8.8.8"), "deny name-mismatch"),
+        (at("tunnel 10.0.0.5:22", "10.0.0.5"), ALLOWED),
+        (at("tunnel 10.0.0.5:22", "10.0.0.6"), "deny name-mismatch"),
+        (at("tunnel db.test:5432", "127.0.0.1"), ALLOWED),
+        (at("tunnel db.test:5432", "8.8.8.8"), "deny name-mismatch"),
+        (at("tunnel a.corp.test", "10.9.9.9"), ALLOWED),
+        (at("tunnel a.corp.test", "127.0.0.1"), "deny address-loopback"),
+        (at("tunnel a.corp.test", "169.254.1.1"), "deny address-link-local"),
+        (at("tunnel public.test", "10.9.9.9"), "deny address-private"),
+    ] {
+        assert_eq!(answer(&policy, &request), want, "{request} {:?}", request.address());
+    }
+    let duties = |request: &Request| policy.evaluate(request).obligations;
+    let dial = |address: &str| Obligation::DialAddress {
+        address: address.parse().unwrap(),
+    };
+    assert_eq!(
+        duties(&at("tunnel public.test", "1.2.3.4")),
+        [dial("1.2.3.4"), Obligation::MatchServerName]
+    );
+    assert_eq!(duties(&at("tunnel localhost:5432", "127.0.0.1")), [dial("127.0.0.1")]);
+    assert_eq!(duties(&request("tunnel public.test")), [Obligation::MatchServerName]);
+}
+
+#[test]
+fn p5_a_deny_holds_by_every_road() {
+    let policy = policy(
+        "allow = [\"tunnel **\", \"* http://**\", \"tunnel localhost:1\"]\n\
+         deny = [\"POST https://bin.test/upload/**\", \"* https://evil.test/**\", \"tunnel 1.2.3.4\", \"tunnel localhost:2\"]\n",
+    );
+    for (act, want) in [
+        ("tunnel bin.test", "deny denied-by-rule"),
+        ("resolve bin.test", ALLOWED),
+        ("tunnel evil.test", "deny denied-by-rule"),
+        ("resolve evil.test", "deny denied-by-rule"),
+        ("tunnel [::1]:2", "deny denied-by-rule"),
+        ("tunnel x.localhost:2", "deny denied-by-rule"),
+        ("tunnel 127.1:1", ALLOWED),
+        ("tunnel 1.2.3.4", "deny denied-by-rule"),
+    ] {
+        assert_eq!(answer(&policy, &request(act)), want, "{act}");
+    }
+    let elsewhere = request("tunnel other.test").dialling("1.2.3.4".parse().unwrap());
+    assert_eq!(
+        answer(&policy, &elsewhere),
+        "deny denied-by-rule",
+        "a denied address under another name"
+    );
+}
+
+#[test]
+fn a_name_is_looked_up_only_where_a_rule_could_allow_its_host() {
+    let policy = policy("[network]\ntunnel = [\"*.a.test\"]\nallow = [\"GET http://b.test/x\"]\n");
+    let name = |host: &str| {
+        let host = Host::parse(host).unwrap();
+        Request::new(TaskId([0; 8]), Verb::Resolve, bailiwick_model::Resource::Name(host))
+    };
+    for (host, want) in [
+        ("x.a.test", ALLOWED),
+        ("b.test", ALLOWED),
+        ("a.test", "deny no-rule"),
+        ("secret.evil.test", "deny no-rule"),
+    ] {
+        assert_eq!(answer(&policy, &name(host)), want, "{host}");
+    }
+}
