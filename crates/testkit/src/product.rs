@@ -303,11 +303,13 @@ fn product_path() -> PathBuf {
     if let Some(path) = std::env::var_os("BAILIWICK_BIN").or_else(|| std::env::var_os("NEXTEST_BIN_EXE_bailiwick")) {
         return path.into();
     }
-    let test = std::env::current_exe().expect("a test knows its own path");
-    test.ancestors()
-        .nth(2)
-        .expect("a test lies in target/PROFILE/deps")
-        .join("bailiwick")
+    // A test lies in target/PROFILE/deps, a measurement in target/PROFILE.
+    let own = std::env::current_exe().expect("a program knows its own path");
+    let mut folder = own.parent().expect("a program lies in a folder");
+    if folder.ends_with("deps") {
+        folder = folder.parent().unwrap_or(folder);
+    }
+    folder.join("bailiwick")
 }
 
 fn product() -> PathBuf {

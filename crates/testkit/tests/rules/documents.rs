@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bailiwick_model::Code;
 
-use crate::tree::{all_tests, document};
+use crate::tree::{all_tests, document, hold, report};
 
 /// How many promises the house makes: P1 to P14.
 const PROMISES: u32 = 14;
@@ -44,13 +44,18 @@ fn by_id(rows: Vec<(u32, Vec<String>)>, what: &str) -> BTreeMap<u32, Vec<String>
 
 #[test]
 fn every_code_is_documented_once() {
+    let mut findings = Vec::new();
     let text = document("docs/codes.md");
     let mut headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     headings.sort_unstable();
     let mut codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     codes.sort_unstable();
     for code in &codes {
-        assert!(headings.contains(code), "docs/codes.md has no heading `## {code}`");
+        hold!(
+            findings,
+            headings.contains(code),
+            "docs/codes.md has no heading `## {code}`"
+        );
     }
     assert_eq!(
         headings, codes,
@@ -58,12 +63,14 @@ fn every_code_is_documented_once() {
     );
     for section in text.split("\n## ").skip(1) {
         let sentences = section.matches(['.', '?']).count();
-        assert!(sentences >= 2, "docs/codes.md says too little: {section}");
+        hold!(findings, sentences >= 2, "docs/codes.md says too little: {section}");
     }
+    report(&findings);
 }
 
 #[test]
 fn every_promise_names_its_tests_or_is_pending() {
+    let mut findings = Vec::new();
     let text = document("docs/security/claims.md");
     let tests: BTreeSet<String> = all_tests().into_iter().collect();
     let claims = by_id(rows(&text, 'P'), "promise");
@@ -77,42 +84,61 @@ fn every_promise_names_its_tests_or_is_pending() {
         let known = ["enforced", "partly", "pending"]
             .iter()
             .any(|word| kept.starts_with(word));
-        assert!(known, "P{promise} is neither enforced, partly nor pending: {kept}");
+        hold!(
+            findings,
+            known,
+            "P{promise} is neither enforced, partly nor pending: {kept}"
+        );
         let mut count = 0;
         for quoted in named_tests.split('`').skip(1).step_by(2) {
             let name = quoted.rsplit(':').next().unwrap_or_default().trim();
-            assert!(
+            hold!(
+                findings,
                 tests.contains(name),
                 "P{promise} names the test `{quoted}`, which does not exist"
             );
             count += 1;
         }
         let pending = named_tests.contains("pending: ");
-        assert!(count > 0 || pending, "P{promise} names no test and is not `pending: …`");
-        assert!(
+        hold!(
+            findings,
+            count > 0 || pending,
+            "P{promise} names no test and is not `pending: …`"
+        );
+        hold!(
+            findings,
             count > 0 || !kept.starts_with("enforced"),
             "P{promise} is enforced without a test"
         );
     }
+    report(&findings);
 }
 
 #[test]
 fn every_test_of_a_promise_names_one_that_exists() {
+    let mut findings = Vec::new();
     for test in all_tests() {
         if let Some(promise) = named(&test, 'p') {
-            assert!((1..=PROMISES).contains(&promise), "the test `{test}` names no promise");
+            hold!(
+                findings,
+                (1..=PROMISES).contains(&promise),
+                "the test `{test}` names no promise"
+            );
         }
     }
+    report(&findings);
 }
 
 #[test]
 fn every_field_case_is_tested_or_pending() {
+    let mut findings = Vec::new();
     let text = document("docs/cases.md");
     let cases = by_id(rows(&text, 'C'), "case");
     assert_eq!(cases.keys().copied().collect::<Vec<_>>(), CASES);
     let tested: BTreeSet<u32> = all_tests().iter().filter_map(|test| named(test, 'c')).collect();
     for case in &tested {
-        assert!(
+        hold!(
+            findings,
             cases.contains_key(case),
             "a test names case C{case:03}, which is not listed"
         );
@@ -122,16 +148,37 @@ fn every_field_case_is_tested_or_pending() {
         let state = cells.get(3).expect("four cells");
         let has_test = tested.contains(&case);
         if state.starts_with("pending: needs ") {
-            assert!(!has_test, "C{case:03} has a test and is marked pending");
+            hold!(findings, !has_test, "C{case:03} has a test and is marked pending");
         } else {
-            assert!(
+            hold!(
+                findings,
                 state == "tested" || state.starts_with("partly: "),
                 "C{case:03}: what is `{state}`?"
             );
-            assert!(
+            hold!(
+                findings,
                 has_test,
                 "C{case:03} is marked `{state}`, and no test is named c{case:03}_…"
             );
         }
+    }
+    report(&findings);
+}
+
+#[test]
+fn the_documents_a_newcomer_needs_are_there() {
+    let needed = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "docs/glossary.md",
+    ];
+    for path in needed {
+        assert!(document(path).lines().count() >= 10, "{path} says too little");
+    }
+    let readme = document("README.md");
+    for command in ["cargo run --release -- run -- bash", "./scripts/test"] {
+        assert!(readme.contains(command), "README.md does not show `{command}`");
     }
 }

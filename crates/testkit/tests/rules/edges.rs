@@ -43,6 +43,11 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("benches", "policy", "measures decisions by number of rules"),
     ("benches", "mediator", "measures decisions"),
     ("benches", "ledger", "measures records and verification"),
+    (
+        "benches",
+        "testkit",
+        "runs the product in a fresh home, as the tests do",
+    ),
 ];
 
 /// Edges that only tests have, beyond [`EDGES`]; `testkit` is open to the tests of every room.

@@ -8,6 +8,22 @@ const FOREIGN: [&str; 4] = ["target", ".git", "node_modules", "corpus"];
 /// The rooms that decide: pure, and read in one sitting each.
 pub const DECIDING: [&str; 6] = ["model", "gate", "policy", "authority", "flow", "mediator"];
 
+/// Keeps a finding when the condition does not hold, so that one run shows all of them.
+macro_rules! hold {
+    ($findings:ident, $condition:expr, $($message:tt)+) => {
+        if !$condition {
+            $findings.push(format!($($message)+));
+        }
+    };
+}
+pub(crate) use hold;
+
+/// Fails when there are findings, and shows them all.
+#[track_caller]
+pub fn report(findings: &[String]) {
+    assert!(findings.is_empty(), "\n  {}", findings.join("\n  "));
+}
+
 /// The top of the repository.
 pub fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
