@@ -39,10 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "resolve a.test",
         "read ~/none/x",
     ];
-    println!(
-        "{:>6} {:>6} {:>9}  {}",
-        "rules", "in all", "load", "median of a decision"
-    );
+    println!("{:>6} {:>6} {:>9}  median of a decision", "rules", "in all", "load");
     for count in [10usize, 100, 1_000, 10_000] {
         let sources = Sources {
             machine: Vec::new(),

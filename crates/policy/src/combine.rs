@@ -46,7 +46,7 @@ impl Policy {
         if !denies.is_empty() {
             return denied(request, &denies);
         }
-        let (mut decision, deciding) = self.layered(request, &rules);
+        let mut decision = self.layered(request, &rules);
         if decision.verdict == Verdict::Deny {
             return decision;
         }
@@ -57,7 +57,7 @@ impl Policy {
             if let Some(refusal) = self.address_refused(request, &rules, &satisfied) {
                 return refusal;
             }
-            decision.obligations = self.duties_of_reach(request, &deciding);
+            decision.obligations = Self::duties_of_reach(request);
         }
         decision
     }
@@ -66,10 +66,9 @@ impl Policy {
         numbers.iter().filter_map(|number| self.rules().get(*number)).collect()
     }
 
-    /// The answer of the layers together, and the rule that decided in each.
-    fn layered<'a>(&self, request: &Request, rules: &[&'a Rule]) -> (Decision, Vec<&'a Rule>) {
+    /// The answer of the layers together.
+    fn layered(&self, request: &Request, rules: &[&Rule]) -> Decision {
         let mut reasons = Vec::new();
-        let mut deciding = Vec::new();
         for layer in self.granting_layers() {
             // The narrower decides; where two are as narrow, `max` takes the ask.
             let narrowest = rules
@@ -78,7 +77,6 @@ impl Policy {
                 .max_by_key(|rule| (narrowness(rule.act()), rule.effect));
             match narrowest {
                 Some(rule) => {
-                    deciding.push(*rule);
                     let code = match rule.effect {
                         Verdict::Allow => Code::AllowedByRule,
                         Verdict::Ask => Code::AskedByRule,
@@ -97,7 +95,7 @@ impl Policy {
         // The innermost layer is what a person looks at first.
         reasons.reverse();
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
-        let decision = match reasons.first() {
+        match reasons.first() {
             Some(first) => Decision {
                 verdict: first.verdict,
                 code: first.code,
@@ -105,8 +103,7 @@ impl Policy {
                 obligations: Vec::new(),
             },
             None => Decision::deny(Code::NoRule, format!("there is no rule that allows `{request}`")),
-        };
-        (decision, deciding)
+        }
     }
 
     /// What must be hidden or guarded inside a tree that is granted whole.
@@ -214,7 +211,7 @@ impl Policy {
         (is_place && literal) || self.settings().hosts.contains_key(host)
     }
 
-    fn duties_of_reach(&self, request: &Request, deciding: &[&Rule]) -> Vec<Obligation> {
+    fn duties_of_reach(request: &Request) -> Vec<Obligation> {
         let mut duties = Vec::new();
         let address = dialled(request);
         if let Some(address) = address {
@@ -226,7 +223,7 @@ impl Policy {
                 None => host.is_localhost(),
             };
             // A named local service, a database say, need not speak TLS.
-            if !loops || deciding.is_empty() {
+            if !loops {
                 duties.push(Obligation::MatchServerName);
             }
         }
