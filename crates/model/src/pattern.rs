@@ -465,7 +465,7 @@ impl UrlPattern {
 pub(crate) fn split_port(text: &str, default: u16) -> Result<(&str, u16), PatternError> {
     match text.rsplit_once(':') {
         Some((host, "*")) if !host.contains(':') || host.ends_with(']') => Ok((host, ANY_PORT)),
-        Some((host, digits)) if !digits.ends_with(']') && !(host.contains(':') && !host.ends_with(']')) => {
+        Some((host, digits)) if !digits.ends_with(']') && (!host.contains(':') || host.ends_with(']')) => {
             let port = digits
                 .parse()
                 .ok()
