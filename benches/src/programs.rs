@@ -1,0 +1,131 @@
+//! Programs: bare, in bwrap, and in ours with a daemon up.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use bailiwick_testkit::Bailiwick;
+
+use crate::measure::{Options, Table, Way};
+use crate::sample;
+
+/// One program to be measured.
+struct Item {
+    name: &'static str,
+    aim: &'static str,
+    rounds: usize,
+    /// A shell line, or a program without arguments.
+    line: &'static str,
+    prepare: fn(&Path),
+}
+
+/// Loops of ten keep the start of the fence small against the work that is measured.
+const ITEMS: [Item; 5] = [
+    Item {
+        name: "start of `true`",
+        aim: "at most 6 ms more than bare",
+        rounds: 60,
+        line: "true",
+        prepare: |_| {},
+    },
+    Item {
+        name: "2,000 × /bin/true in one shell",
+        aim: "within 4 % of bare",
+        rounds: 9,
+        line: "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done",
+        prepare: |_| {},
+    },
+    Item {
+        name: "10 × `git status` in 20,000 files",
+        aim: "within 4 % of bare",
+        rounds: 15,
+        line: "for i in 0 1 2 3 4 5 6 7 8 9; do git --no-optional-locks status --porcelain >/dev/null || exit 1; done",
+        prepare: sample::repository,
+    },
+    Item {
+        name: "10 × `rg` in 20,000 files",
+        aim: "within 4 % of bare",
+        rounds: 15,
+        line: "for i in 0 1 2 3 4 5 6 7 8 9; do rg --count needle . >/dev/null || exit 1; done",
+        prepare: sample::repository,
+    },
+    Item {
+        name: "C build of 60 files",
+        aim: "within 4 % of bare",
+        rounds: 7,
+        line: "rm -f *.o prog; for f in *.c; do gcc -O1 -c \"$f\" || exit 1; done; gcc -o prog *.o && ./prog",
+        prepare: sample::c_project,
+    },
+];
+
+/// Measures every item that is wanted.
+pub fn measure(options: &Options, table: &mut Table) {
+    let wanted = ITEMS.iter().filter(|item| options.wants(item.name));
+    for item in wanted {
+        let kit = Bailiwick::new();
+        (item.prepare)(&kit.project());
+        let words: Vec<&str> = match item.line {
+            "true" => vec!["true"],
+            line => vec!["sh", "-c", line],
+        };
+        let project = kit.project();
+        let ways: Vec<Way<'_>> = vec![
+            ("bare", Box::new(|| run(outside(&kit, &words)))),
+            ("bwrap", Box::new(|| run(bubblewrap(&kit, &project, &words)))),
+            (
+                "ours",
+                Box::new(|| {
+                    let mut arguments = vec!["run", "-q", "--"];
+                    arguments.extend(&words);
+                    run(kit.command(&arguments))
+                }),
+            ),
+        ];
+        table.interleave(item.name, item.aim, options.rounds(item.rounds), ways);
+    }
+}
+
+fn outside(kit: &Bailiwick, words: &[&str]) -> Command {
+    let mut command = kit.outside_command(words.first().copied().unwrap_or("true"));
+    command.args(words.iter().skip(1));
+    command
+}
+
+/// What people use today: the whole disk read-only, the project writable, no network, names of its own.
+fn bubblewrap(kit: &Bailiwick, project: &Path, words: &[&str]) -> Command {
+    let mut command = kit.outside_command("bwrap");
+    command
+        .args([
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+            "--tmpfs",
+            "/tmp",
+            "--bind",
+        ])
+        .arg(project)
+        .arg(project)
+        .args(["--unshare-all", "--die-with-parent", "--chdir"])
+        .arg(project)
+        .args(words);
+    command
+}
+
+fn run(mut command: Command) -> Result<(), String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|fault| format!("cannot be started: {fault}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "{}: {}",
+        output.status,
+        said.lines().next().unwrap_or("nothing was said")
+    ))
+}
