@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use bailiwick_model::{Act, PathPattern, Request, Resource, ResourcePattern, Verb, VerbPattern, Verdict};
 use cedar_policy::{
@@ -19,6 +20,12 @@ use crate::rule::Rule;
 
 /// The schema that every policy is validated against, strictly.
 pub(crate) const SCHEMA: &str = include_str!("../schema.cedarschema");
+
+/// Holds policies against the schema; the schema is read once.
+static VALIDATOR: LazyLock<Result<Validator, Fault>> = LazyLock::new(|| {
+    let (schema, _) = Schema::from_cedarschema_str(SCHEMA).map_err(fault)?;
+    Ok(Validator::new(schema))
+});
 
 /// Says why Cedar gave no answer that can be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +97,7 @@ impl Engine {
     pub fn compile(rules: &[Rule]) -> Result<Self, (usize, Fault)> {
         let start = |fault| (0, fault);
         let names = Names::read().map_err(start)?;
-        let (schema, _) = Schema::from_cedarschema_str(SCHEMA).map_err(|error| (0, fault(error)))?;
+        let validator = VALIDATOR.as_ref().map_err(|fault| (0, fault.clone()))?;
         let mut set = PolicySet::new();
         let mut engine = Self {
             policies: Vec::with_capacity(rules.len()),
@@ -111,7 +118,7 @@ impl Engine {
             engine.numbers.insert(id, number);
             engine.policies.push(policy);
         }
-        let result = Validator::new(schema).validate(&set, ValidationMode::Strict);
+        let result = validator.validate(&set, ValidationMode::Strict);
         if let Some(error) = result.validation_errors().next() {
             let number = engine.numbers.get(error.policy_id()).copied().unwrap_or(0);
             return Err((number, fault(error)));

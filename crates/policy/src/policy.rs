@@ -24,7 +24,24 @@ pub struct Policy {
     engine: Engine,
     index: Index,
     denies_addresses: bool,
+    digest: Digest,
     warnings: Vec<Diagnostic>,
+}
+
+/// The digest of layers, rules and settings, without regard to where they stand.
+fn digest_of(rules: &[Rule], settings: &Settings, granting: &[Layer]) -> Digest {
+    let mut hash = Sha256::new();
+    let mut part = |text: &str| {
+        hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(text.as_bytes());
+    };
+    part("bailiwick rules v1");
+    granting.iter().for_each(|layer| part(layer.as_str()));
+    let line = |rule: &Rule| format!("{} {} {}", rule.layer(), rule.effect.as_str(), rule.act());
+    let lines: BTreeSet<String> = rules.iter().map(line).collect();
+    lines.iter().for_each(|line| part(line));
+    part(&format!("{settings:?}"));
+    Digest(hash.finalize().into())
 }
 
 impl Policy {
@@ -45,6 +62,7 @@ impl Policy {
         Ok(Self {
             index: Index::of(&rules),
             denies_addresses: rules.iter().any(names_address),
+            digest: digest_of(&rules, &settings, &granting),
             rules,
             settings,
             granting,
@@ -88,20 +106,7 @@ impl Policy {
 
     /// Names all rules and settings in force: another digest, other answers. Where a rule stands is left out.
     pub fn digest(&self) -> Digest {
-        let mut hash = Sha256::new();
-        let mut part = |text: &str| {
-            hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
-            hash.update(text.as_bytes());
-        };
-        part("bailiwick rules v1");
-        for layer in &self.granting {
-            part(layer.as_str());
-        }
-        let line = |rule: &Rule| format!("{} {} {}", rule.layer(), rule.effect.as_str(), rule.act());
-        let lines: BTreeSet<String> = self.rules.iter().map(line).collect();
-        lines.iter().for_each(|line| part(line));
-        part(&format!("{:?}", self.settings));
-        Digest(hash.finalize().into())
+        self.digest
     }
 
     /// The roots of all trees that some rule would grant whole, with the verb: each is to be asked for as a tree.
