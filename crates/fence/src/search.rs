@@ -455,8 +455,11 @@ impl Walk<'_> {
                 self.folder(&folder, tree, &nothing, &mut PathBuf::new(), false, 0)?;
             }
             for (at, device, inode) in self.files.replace(Vec::new()).unwrap_or_default() {
+                // What lies in a guarded folder is guarded with it.
+                let held = at.ancestors().any(|above| known.contains(above));
                 for protection in [Protection::Guard, Protection::Hide] {
-                    if twins.contains(&(device, inode, protection)) && !known.contains(&at) {
+                    let done = known.contains(&at) || (held && protection == Protection::Guard);
+                    if twins.contains(&(device, inode, protection)) && !done {
                         self.take(&at, tree, protection, false)?;
                     }
                 }

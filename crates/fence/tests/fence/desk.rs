@@ -83,18 +83,24 @@ impl Ran {
 fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
-        let built = std::env::current_exe()
-            .unwrap()
-            .ancestors()
-            .nth(2)
-            .unwrap()
-            .join("examples");
         // Where everybody can read them: the build folder may be the builder's alone.
         let shelf = std::env::temp_dir().join(format!("bailiwick-fence-tests-{}", std::process::id()));
         std::fs::create_dir_all(&shelf).unwrap();
         std::fs::set_permissions(&shelf, PermissionsExt::from_mode(0o755)).unwrap();
-        for name in ["probe", "launcher"] {
-            let from = built.join(name);
+        for (name, built) in [
+            ("probe", option_env!("CARGO_BIN_EXE_fence-probe")),
+            ("launcher", option_env!("CARGO_BIN_EXE_fence-launcher")),
+        ] {
+            // A measurement is no test, and finds them beside its own folder.
+            let beside = || {
+                std::env::current_exe()
+                    .unwrap()
+                    .ancestors()
+                    .nth(2)
+                    .unwrap()
+                    .join(format!("fence-{name}"))
+            };
+            let from = built.map_or_else(beside, PathBuf::from);
             assert!(
                 from.exists(),
                 "`{}` is missing: a missing probe is a failure",

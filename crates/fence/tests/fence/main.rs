@@ -8,4 +8,9 @@
 )]
 
 mod desk;
+mod files;
+mod network;
+mod processes;
+mod protected;
 mod start;
+mod terminal;

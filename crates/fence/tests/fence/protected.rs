@@ -1,0 +1,169 @@
+//! What is protected inside granted trees: hidden is not read, guarded is not changed, by whatever name.
+
+use std::os::unix::net::UnixListener;
+
+use bailiwick_gate::{BindMode, Protection};
+use bailiwick_model::Code;
+
+use crate::desk::{Desk, Who};
+
+#[test]
+fn p5_a_hidden_file_is_read_by_no_name() {
+    for who in Who::all() {
+        let mut desk = Desk::of(who);
+        desk.file("project/.env", "TOKEN=hidden");
+        desk.file("project/deep/er/.env", "TOKEN=hidden");
+        std::fs::hard_link(desk.at("project/.env"), desk.at("project/innocent")).unwrap();
+        std::os::unix::fs::symlink("deep/er/.env", desk.at("project/link")).unwrap();
+        desk.protect("/**/.env", Protection::Hide);
+        for script in [
+            "cat .env",
+            "cat deep/er/.env",
+            "cat innocent",
+            "cat link",
+            "/usr/bin/python3 -c \"open('.env').read()\"",
+            "cat /proc/self/cwd/.env",
+            "cp .env copy",
+            "grep -q TOKEN -r .",
+            "chmod 600 .env && cat .env",
+            "ln .env other && cat other",
+            "mv .env other && cat other",
+            "mv deep/er deep/ar && cat deep/ar/.env",
+        ] {
+            desk.only_outside(script);
+            // Outside it may have been moved about: as it was.
+            let _ = desk.outside(&["bash", "-c", "rm -rf other deep/ar copy; mkdir -p deep/er"]);
+            desk.file("project/.env", "TOKEN=hidden");
+            desk.file("project/deep/er/.env", "TOKEN=hidden");
+            let _ = std::fs::remove_file(desk.at("project/innocent"));
+            std::fs::hard_link(desk.at("project/.env"), desk.at("project/innocent")).unwrap();
+        }
+        assert_eq!(desk.run(&["true"]).report.protected, 3);
+    }
+}
+
+#[test]
+fn p5_a_hidden_file_is_hidden_in_trees_to_read_too() {
+    for who in Who::all() {
+        let mut desk = Desk::of(who);
+        desk.file("reference/a/.env", "TOKEN");
+        desk.file("reference/a/plain", "plain");
+        desk.bind("reference", BindMode::Read);
+        desk.protect("/**/.env", Protection::Hide);
+        let place = desk.at("reference/a");
+        desk.only_outside(&format!("cat {}/.env", place.display()));
+        desk.sh(&format!("cat {}/plain", place.display())).good();
+    }
+}
+
+#[test]
+fn p5_a_mask_cannot_be_opened_up() {
+    for who in Who::all() {
+        let mut desk = Desk::of(who);
+        desk.file("project/.env", "TOKEN");
+        desk.protect("/**/.env", Protection::Hide);
+        for script in [
+            "chmod 644 .env",
+            "rm -f .env",
+            "mv .env x",
+            "echo x > .env",
+            "umount .env",
+            "ln .env y",
+        ] {
+            desk.sh(script).bad();
+        }
+        assert_eq!(desk.sh("stat -c %a .env").good(), "0");
+        assert_eq!(std::fs::read_to_string(desk.at("project/.env")).unwrap(), "TOKEN");
+    }
+}
+
+#[test]
+fn p5_guarded_places_of_git_keep_content_and_name() {
+    for who in Who::all() {
+        let mut desk = Desk::of(who);
+        assert!(desk.outside(&["git", "init", "-q", "."]).status.success());
+        desk.file("project/.git/hooks/pre-commit", "#!/bin/sh\n");
+        desk.protect("/**/.git/hooks", Protection::Guard);
+        desk.protect("/**/.git/config", Protection::Guard);
+        for script in [
+            "echo x > .git/hooks/post-checkout",
+            "echo x >> .git/hooks/pre-commit",
+            "rm .git/hooks/pre-commit",
+            "mv .git/hooks .git/h",
+            "echo x >> .git/config",
+            "echo x > n; mv n .git/config",
+            "rm -f .git/config",
+            "mv .git g",
+            "git config core.pager evil",
+            "mv .git g && mkdir .git && mv g .git",
+            "chmod 777 .git/config",
+        ] {
+            desk.sh(script).bad();
+        }
+        let ran = desk.sh("set -e; cat .git/config > /dev/null; echo a > a; git add a; \
+             git -c user.name=n -c user.email=e commit -qm first; git checkout -qb other; git status --short");
+        ran.good();
+        assert!(desk.at("project/.git/hooks/pre-commit").exists());
+    }
+}
+
+#[test]
+fn p5_another_name_of_a_guarded_file_is_guarded() {
+    for who in Who::all() {
+        let mut desk = Desk::of(who);
+        desk.file("project/.git/hooks/pre-commit", "#!/bin/sh\n");
+        std::fs::hard_link(desk.at("project/.git/hooks/pre-commit"), desk.at("project/x")).unwrap();
+        desk.protect("/**/.git/hooks", Protection::Guard);
+        desk.only_outside("echo '#' >> x");
+        assert_eq!(desk.run(&["true"]).report.protected, 2);
+    }
+}
+
+#[test]
+fn p5_patterns_hold_by_the_path_outside_and_inside() {
+    for who in Who::all() {
+        let mut desk = Desk::of(who);
+        desk.file("kept/.profile", "kept");
+        desk.file("kept/.netrc", "kept");
+        desk.bind("kept", BindMode::Write);
+        let last = desk.plan.binds.len() - 1;
+        desk.plan.binds[last].target = bailiwick_model::AbsPath::new("/home/dana").unwrap();
+        desk.protect("/home/dana/.profile", Protection::Guard);
+        desk.protect(desk.at("kept/.netrc").to_str().unwrap(), Protection::Hide);
+        desk.sh("echo x >> /home/dana/.profile").bad();
+        desk.sh("cat /home/dana/.netrc").bad();
+        desk.sh("cat /home/dana/.profile && touch /home/dana/x").good();
+    }
+}
+
+#[test]
+fn p1_a_socket_of_the_machine_in_a_granted_tree_is_not_reached() {
+    for who in Who::all() {
+        let desk = Desk::of(who);
+        let place = desk.at("project/daemon.sock");
+        let _listener = UnixListener::bind(&place).unwrap();
+        std::fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        desk.only_outside(&format!("{} named {}", crate::desk::probe().display(), place.display()));
+        assert!(
+            desk.run(&["true"])
+                .report
+                .warnings
+                .iter()
+                .any(|line| line.contains("socket"))
+        );
+    }
+}
+
+#[test]
+fn p13_too_many_places_are_a_fault_and_not_a_shrug() {
+    let who = Who::all()[0];
+    let mut desk = Desk::of(who);
+    for folder in 0..21 {
+        desk.folder(&format!("project/{folder}"));
+        for file in 0..1000 {
+            std::fs::write(desk.at(&format!("project/{folder}/{file}.pem")), "").unwrap();
+        }
+    }
+    desk.protect("/**/*.pem", Protection::Hide);
+    assert_eq!(desk.try_run(&["true"]).unwrap_err().code, Code::LimitReached);
+}
