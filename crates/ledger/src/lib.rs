@@ -29,3 +29,10 @@ pub use log::{Log, LogFault, Opened};
 pub use proof::{ProofFault, inclusion_proof, verify_inclusion};
 pub use read::{ReadFault, Records, read};
 pub use verify::{Tampering, Verified, VerifyFault, verify};
+
+#[cfg(test)]
+extern crate self as bailiwick_ledger;
+
+#[cfg(test)]
+#[path = "../tests/specimen/mod.rs"]
+mod specimen;

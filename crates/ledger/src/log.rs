@@ -61,6 +61,14 @@ pub enum LogFault {
         /// What was found.
         cause: String,
     },
+    /// Its published checkpoint was changed, or is of another key.
+    #[error("the checkpoint of the log `{path}` does not hold: {cause}")]
+    Checkpoint {
+        /// The folder.
+        path: String,
+        /// Why.
+        cause: String,
+    },
     /// The disk refused.
     #[error("the log cannot be written: {0}")]
     Io(String),
@@ -186,3 +194,6 @@ fn cause_of(fault: LedgerFault) -> String {
         other => other.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

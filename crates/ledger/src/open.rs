@@ -81,7 +81,7 @@ pub(crate) fn recover(
         }
         Err(TryLockError::Error(error)) => return Err(unusable(error)),
     }
-    let published = published(folder, &key).map_err(|cause| damaged(0, cause))?;
+    let published = published(folder, &key)?;
     let mut segments = tail::read(folder).map_err(unusable)?;
     if segments.is_empty() {
         if published.as_ref().is_some_and(|checkpoint| checkpoint.size > 0) || folder.join("tile").exists() {
@@ -156,6 +156,11 @@ pub(crate) fn recover(
     };
     let (file, len) = cut(&*disk, segment, end).map_err(unusable)?;
     put_missing(&*disk, folder, &tiles).map_err(unusable)?;
+    // A crash may have left these half written; the next checkpoint brings its own.
+    shelf
+        .partial()
+        .iter()
+        .for_each(|tile| remove_partial(folder, tile.place));
     let (path, start) = (segment.path.clone(), segment.start);
     let (folder, origin) = (folder.to_owned(), origin.to_owned());
     let on_disk = OnDisk {
@@ -178,20 +183,16 @@ pub(crate) fn recover(
     })
 }
 
-/// The published checkpoint. One that is empty or cut short tells nothing: a crash can leave it so, and it is written
-/// anew.
-fn published(folder: &Path, key: &SigningKey) -> Result<Option<Checkpoint>, &'static str> {
-    let Ok(Some(text)) = read_checkpoint(folder) else {
-        return Ok(None);
+/// The published checkpoint; none when it was never published. It is on disk before it gets its name, so one that does
+/// not hold was changed.
+fn published(folder: &Path, key: &SigningKey) -> Result<Option<Checkpoint>, LogFault> {
+    let fault = |cause: String| LogFault::Checkpoint {
+        path: folder.display().to_string(),
+        cause,
     };
-    let Ok(checkpoint) = UnverifiedCheckpoint::parse(&text) else {
-        return Ok(None);
-    };
-    match checkpoint.verify(key.verifier()) {
-        Ok(checkpoint) => Ok(Some(checkpoint)),
-        Err(cause @ ("it is of another log" | "it is not signed with this key")) if text.ends_with('\n') => Err(cause),
-        Err(_) => Ok(None),
-    }
+    let text = read_checkpoint(folder).map_err(|error| fault(error.to_string()))?;
+    text.map(|text| note::verify(&text, key.verifier()).map_err(|cause| fault(cause.into())))
+        .transpose()
 }
 
 /// Makes the file of a segment. It begins with the note that covers all before it, so that whatever stands in tiles
@@ -277,3 +278,6 @@ fn shelf_at(folder: &Path, start: u64) -> Result<Shelf, (u64, String)> {
     }
     Ok(shelf)
 }
+
+#[cfg(test)]
+mod tests;

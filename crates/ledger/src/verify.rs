@@ -423,7 +423,7 @@ impl Check<'_> {
                 return Err(self.lost(tail, floor, leaves, cause));
             }
             let whole = match place.level {
-                Some(_) => bytes.len() == want.len() * size_of::<Hash>(),
+                Some(_) => bytes.len() == size_of_val(want),
                 None => entries(&bytes).1 && stored.len() == want.len(),
             };
             if !whole || stored.len() != want.len() {
@@ -499,14 +499,18 @@ impl Check<'_> {
         wanted.sort_by_key(|(_, checkpoint)| checkpoint.size);
 
         let mut tree = Tree::default();
-        let mut good = 0;
+        // Up to where the tail's own checkpoints hold, and those that stand elsewhere. Two signed histories may differ: the
+        // one says nothing of the other.
+        let (mut good_in_tail, mut good) = (0, 0);
         let mut next = wanted.iter().peekable();
         let mut check = |tree: &Tree| {
             while let Some((which, checkpoint)) = next.next_if(|(_, checkpoint)| checkpoint.size == tree.size()) {
+                let in_tail = !matches!(*which, "since" | "");
                 if checkpoint.root == tree.root() {
-                    good = tree.size();
+                    *if in_tail { &mut good_in_tail } else { &mut good } = tree.size();
                     continue;
                 }
+                let good = if in_tail { good.max(good_in_tail) } else { good };
                 let cause = match *which {
                     "since" => "the log is not a continuation of the checkpoint that was kept",
                     "" => "the records do not come to the published checkpoint",
@@ -574,10 +578,9 @@ impl Check<'_> {
         let share = tail.notes.len().div_ceil(threads).max(1);
         let wrong = thread::scope(|scope| {
             let check = |notes: &[(u64, &str)]| {
-                let wrong = notes
+                notes
                     .iter()
-                    .find_map(|(first, text)| Some((*first, note::verify(text, self.key).err()?)));
-                wrong
+                    .find_map(|(first, text)| Some((*first, note::verify(text, self.key).err()?)))
             };
             let parts: Vec<_> = tail
                 .notes
@@ -649,4 +652,51 @@ fn compare(first: u64, found: &[Hash], stored: &[Hash], place: Place) -> Result<
     };
     let cause = format!("it does not fit what `{}` holds", place.path().display());
     Err(VerifyFault::wrong(first + at as u64, how, cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, RealDisk};
+    use crate::specimen::{Specimen, append};
+    use crate::tile::Shelf;
+    use bailiwick_model::Durability;
+
+    #[test]
+    fn p10_changing_a_record_with_all_checksums_and_hashes_fails_at_the_signature() {
+        let specimen = Specimen::new();
+        let log = specimen.open().unwrap().0;
+        (1..=60).for_each(|number| _ = append(&log, number, Durability::Durable));
+        log.close();
+        let folder = specimen.copy("copy");
+        let segments = tail::read(&folder).unwrap();
+        let mut bytes = tail::header(0);
+        let (mut shelf, mut full) = (Shelf::default(), Vec::new());
+        for frame in segments[0].scan().frames {
+            let entries: Vec<Vec<u8>> = frame.entries.iter().map(|entry| entry.to_vec()).collect();
+            let forge = |(at, mut entry): (u64, Vec<u8>)| {
+                if at == 40 {
+                    *entry.last_mut().unwrap() ^= 1;
+                }
+                (leaf(&entry), entry)
+            };
+            let forged: Vec<_> = (frame.first..).zip(entries).map(forge).collect();
+            forged
+                .iter()
+                .for_each(|(hash, entry)| shelf.push(entry, *hash, &mut full));
+            let entries = forged.iter().map(|(hash, entry)| (entry.as_slice(), hash));
+            tail::write_frame(&mut bytes, frame.first, frame.synced, frame.note, entries);
+        }
+        assert_eq!(bytes.len(), segments[0].bytes.len());
+        std::fs::write(&segments[0].path, bytes).unwrap();
+        shelf.partial().iter().for_each(|tile| {
+            RealDisk
+                .put(&folder.join(tile.place.path()), &tile.bytes, false)
+                .unwrap()
+        });
+        // Each record was synced by itself, so there is a signature for each size: even so, the record is named.
+        let fault = verify(&folder, &specimen.verifier(), None).unwrap_err();
+        assert_eq!(fault.record(), Some(40), "{fault}");
+        assert!(specimen.open_at(&folder).is_err());
+    }
 }

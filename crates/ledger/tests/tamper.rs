@@ -1,4 +1,5 @@
 //! What `verify` finds: five ways of changing a log, in each of the places where a record stands.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panic")]
 
 mod specimen;
 
@@ -6,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bailiwick_ledger::{VerifyFault, verify};
-use specimen::{Specimen, files};
+use bailiwick_model::Durability;
+use specimen::{Specimen, append, files, fill};
 
 const FULL: &str = "tile/entries/000";
 
@@ -162,4 +164,99 @@ fn c067_p10_five_changes_to_the_tail_are_found() {
             "{what}: such a log must not be written on"
         );
     }
+}
+
+#[test]
+fn p10_any_changed_byte_of_any_file_is_found() {
+    let specimen = Specimen::closed(300);
+    for file in files(&specimen.log()) {
+        let bytes = fs::read(&file).unwrap();
+        for at in (0..bytes.len()).step_by(bytes.len() / 40 + 1) {
+            let mut changed = bytes.clone();
+            changed[at] ^= 4;
+            fs::write(&file, changed).unwrap();
+            let found = verify(&specimen.log(), &specimen.verifier(), None);
+            assert!(found.is_err(), "byte {at} of `{}`", file.display());
+        }
+        fs::write(&file, bytes).unwrap();
+    }
+    verify(&specimen.log(), &specimen.verifier(), None).unwrap();
+}
+
+#[test]
+fn p10_a_missing_file_and_one_too_many_are_found() {
+    let specimen = Specimen::closed(600);
+    for file in files(&specimen.log()) {
+        let name = file.strip_prefix(specimen.log()).unwrap().display().to_string();
+        let log = specimen.copy("copy");
+        fs::remove_file(log.join(&name)).unwrap();
+        // Tiles of what still stands in the tail are only copies; those that are gone are written anew at opening.
+        if !name.starts_with("tile") {
+            assert!(verify(&log, &specimen.verifier(), None).is_err(), "without `{name}`");
+        }
+    }
+    for name in [
+        "tile/entries/003",
+        "tile/0/003",
+        "tile/entries/002.p/200",
+        "tile/1/000.p/3",
+        "tile/0/0",
+        "tile/2/000",
+    ] {
+        let log = specimen.copy("copy");
+        let path = log.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::copy(log.join("tile/0/000"), &path).unwrap();
+        assert!(verify(&log, &specimen.verifier(), None).is_err(), "with `{name}`");
+    }
+}
+
+#[test]
+fn p10_another_history_does_not_fit_the_checkpoint_even_with_the_same_key() {
+    // Another log with the same key, in which record 100 is another: all of it fits, but not what was published before.
+    let (specimen, other) = (Specimen::closed(300), Specimen::new());
+    specimen::copy(&specimen.folder.path().join("key"), &other.folder.path().join("key"));
+    let log = other.open().unwrap().0;
+    for number in 1..=300 {
+        append(&log, if number == 100 { 7 } else { number }, Durability::Ordered);
+    }
+    log.close();
+    let copy = other.copy("copy");
+    fs::copy(specimen.log().join("checkpoint"), copy.join("checkpoint")).unwrap();
+    let found = verify(&copy, &specimen.verifier(), None).unwrap_err();
+    assert!(found.record().is_some_and(|record| record <= 100), "{found}");
+    // The forger has no key.
+    let stranger = Specimen::closed(300);
+    assert!(verify(&stranger.log(), &specimen.verifier(), None).is_err());
+}
+
+#[test]
+fn p10_going_back_is_found_with_a_later_checkpoint_and_not_without() {
+    let specimen = Specimen::new();
+    let log = specimen.open().unwrap().0;
+    fill(&log, 1..=300);
+    let early = log.checkpoint().unwrap();
+    let old = specimen.copy("old");
+    fill(&log, 301..=600);
+    let late = log.checkpoint().unwrap();
+    log.close();
+    let verifier = specimen.verifier();
+    for since in [&early, &late] {
+        verify(&specimen.log(), &verifier, Some(since)).unwrap();
+    }
+    verify(&old, &verifier, None).unwrap();
+    verify(&old, &verifier, Some(&early)).unwrap();
+    let found = verify(&old, &verifier, Some(&late)).unwrap_err();
+    assert_eq!(found.record(), Some(301), "{found}");
+    assert!(verify(&old, &verifier, Some("not a note")).is_err());
+
+    // Another history from the old state on, signed with the real key.
+    let log = specimen.open_at(&old).unwrap().0;
+    for _ in 301..=700 {
+        append(&log, 1, Durability::Ordered);
+    }
+    log.close();
+    verify(&old, &verifier, Some(&early)).unwrap();
+    let found = verify(&old, &verifier, Some(&late)).unwrap_err();
+    assert!(found.to_string().contains("not a continuation"), "{found}");
 }

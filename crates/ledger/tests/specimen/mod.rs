@@ -1,5 +1,9 @@
 //! Small logs to be looked at, and damaged.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test file uses a part of it, and fails by panic"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +32,14 @@ impl Specimen {
     pub fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// One on a disk that forgets, where there is one: for tests that open logs by the thousand.
+    pub fn in_memory() -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self {
+            folder: folder.unwrap(),
         }
     }
 
