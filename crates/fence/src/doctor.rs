@@ -179,9 +179,8 @@ fn hands_over() -> bool {
         return false;
     };
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let mapped = open_tree(CWD, &here, flags)
+    open_tree(CWD, &here, flags)
         .ok()
         .zip(identity::namespace_of_owners(owner, found.outside).ok())
-        .is_some_and(|(tree, namespace)| sys::map_owners(tree, namespace).is_ok());
-    mapped
+        .is_some_and(|(tree, namespace)| sys::map_owners(tree, namespace).is_ok())
 }

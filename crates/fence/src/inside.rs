@@ -74,7 +74,7 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     let plan = orders.plan;
     set_parent_process_death_signal(Some(Signal::KILL)).or_say(|| "cannot tie the fence to its launcher".into())?;
     rustix::system::sethostname(plan.hostname.as_bytes()).or_say(|| "cannot set the host name inside".into())?;
-    let listeners = network::prepare(&plan.listen)?;
+    let listeners = network::sockets(&plan.listen)?;
     let trees = match orders.trees {
         Some(trees) => trees,
         None => Trees::open(plan)?,

@@ -27,6 +27,7 @@ mod program;
 mod root;
 mod search;
 mod serve;
+mod spare;
 mod sys;
 mod syscalls;
 mod trees;

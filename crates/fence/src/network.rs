@@ -15,11 +15,15 @@ use crate::sys;
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Brings the loopback up and makes the sockets. For a process in the new namespaces, before it gives up its rights.
-pub(crate) fn prepare(wanted: &[Listen]) -> Result<Vec<OwnedFd>, LaunchFault> {
+/// Brings the loopback up. For a process in a new network namespace that has its rights there.
+pub(crate) fn bring_up() -> Result<(), LaunchFault> {
     let probe = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
     let say = || "cannot bring up a network of its own".to_owned();
-    sys::loopback_up(probe.or_say(say)?).or_say(say)?;
+    sys::loopback_up(probe.or_say(say)?).or_say(say)
+}
+
+/// Makes the sockets. For a process inside that has its rights still.
+pub(crate) fn sockets(wanted: &[Listen]) -> Result<Vec<OwnedFd>, LaunchFault> {
     wanted.iter().map(listening).collect()
 }
 

@@ -51,8 +51,8 @@ const PROC_HIDDEN: [&str; 9] = [
 ];
 /// Where the new root stands while it is built. Whatever lies there has been opened before.
 const SITES: [&str; 5] = ["/tmp", "/run", "/var", "/mnt", "/usr"];
-/// Where the covers stand while the root is built.
-const COVERS: &str = ".bailiwick";
+/// What a file is called until it stands over another.
+const PASSING: &str = ".bailiwick";
 
 const QUIET: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
@@ -73,14 +73,19 @@ impl Root {
     pub(crate) fn lay() -> Result<Self, LaunchFault> {
         let say = || "cannot make a root of its own".to_owned();
         mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).or_say(say)?;
-        let devices = DEVICES.map(|name| (name, clone_of(CWD, &format!("/dev/{name}"))));
+        let devices = DEVICES.map(|name| (name, clone_of(CWD, format!("/dev/{name}"))));
+        // The covers stand below the new root, on the old one, and go with it: to take them down by themselves would
+        // make the kernel wait.
+        let covers = covers().or_say(say)?;
+        let site = SITES.into_iter().find(|site| attach(&covers, CWD, *site).is_ok());
+        let site = site.ok_or_else(|| failed(say(), "no folder to build it on"))?;
+        let cover = |name| openat(&covers, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let (cover_file, cover_folder) = (cover("file").or_say(say)?, cover("folder").or_say(say)?);
         let top = memory_folder("0755", QUIET).or_say(say)?;
-        let site = SITES.into_iter().find(|site| attach(&top, CWD, *site).is_ok());
-        site.ok_or_else(|| failed(say(), "no folder to build it on"))?;
-        for folder in ["dev", "dev/pts", "dev/shm", "proc", COVERS] {
+        attach(&top, CWD, site).or_say(say)?;
+        for folder in ["dev", "dev/pts", "dev/shm", "proc"] {
             mkdirat(&top, folder, Mode::from_raw_mode(0o755)).or_say(say)?;
         }
-        let (cover_file, cover_folder) = covers(&top).or_say(say)?;
         let root = Self {
             top,
             links: HashMap::new(),
@@ -130,13 +135,13 @@ impl Root {
         )?;
         attach(&made, &self.top, "proc").or_say(say)?;
         for name in PROC_FIXED {
-            let place = match clone_of(&self.top, &format!("proc/{name}")) {
+            let place = match clone_of(&self.top, format!("proc/{name}")) {
                 Ok(place) => place,
                 Err(Errno::NOENT) => continue,
                 Err(errno) => return Err(failed(say(), crate::fault::cause(errno))),
             };
             sys::add_mount_flags(&place, MountAttrFlags::MOUNT_ATTR_RDONLY, true).or_say(say)?;
-            attach(&place, &self.top, &format!("proc/{name}")).or_say(say)?;
+            attach(&place, &self.top, format!("proc/{name}")).or_say(say)?;
         }
         for name in PROC_HIDDEN {
             match self.exact(Path::new(&format!("proc/{name}"))) {
@@ -303,12 +308,11 @@ impl Root {
                 return attach(&made, &self.top, inside).or_say(say);
             }
         }
-        let name = format!("{COVERS}-file");
-        new_file(&self.top, &name, content.as_bytes(), 0o644).or_say(say)?;
-        let made = clone_of(&self.top, &name).or_say(say)?;
+        new_file(&self.top, PASSING, content.as_bytes(), 0o644).or_say(say)?;
+        let made = clone_of(&self.top, PASSING).or_say(say)?;
         sys::add_mount_flags(&made, MountAttrFlags::MOUNT_ATTR_RDONLY, false).or_say(say)?;
         let done = attach(&made, &self.top, inside).or_say(say);
-        rustix::fs::unlinkat(&self.top, &name, AtFlags::empty()).or_say(say)?;
+        rustix::fs::unlinkat(&self.top, PASSING, AtFlags::empty()).or_say(say)?;
         done
     }
 
@@ -334,8 +338,6 @@ impl Root {
         let say = || "cannot enter the fence's root".to_owned();
         drop((self.cover_file, self.cover_folder));
         fchdir(&self.top).or_say(say)?;
-        unmount(COVERS, UnmountFlags::DETACH).or_say(say)?;
-        rustix::fs::unlinkat(&self.top, COVERS, AtFlags::REMOVEDIR).or_say(say)?;
         sys::add_mount_flags(&self.top, MountAttrFlags::MOUNT_ATTR_RDONLY, false).or_say(say)?;
         pivot_root(c".", c".").or_say(say)?;
         unmount(c".", UnmountFlags::DETACH).or_say(say)?;
@@ -402,7 +404,7 @@ fn new_file(
 }
 
 /// Makes what covers hidden files and folders, on a file system that is read-only as a whole.
-fn covers(top: &OwnedFd) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+fn covers() -> rustix::io::Result<OwnedFd> {
     let made = fresh("tmpfs", &[("mode", Some("0700"))])?;
     let mount = fsmount(
         &made,
@@ -414,8 +416,5 @@ fn covers(top: &OwnedFd) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     fsconfig_set_flag(made.as_fd(), "ro")?;
     rustix::mount::fsconfig_reconfigure(made.as_fd())?;
     sys::add_mount_flags(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY, false).map_err(|_| Errno::PERM)?;
-    attach(&mount, top, COVERS)?;
-    let open = |name| openat(&mount, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    let covers = (open("file")?, open("folder")?);
-    Ok(covers)
+    Ok(mount)
 }

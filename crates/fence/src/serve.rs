@@ -18,20 +18,17 @@ use rustix::thread::UnshareFlags;
 use crate::channel::Channel;
 use crate::fault::{Says, cause, failed, hint};
 use crate::filter::Filters;
-use crate::identity;
 use crate::inside::{self, Orders, status_of};
 use crate::limits::Group;
 use crate::order::{Hear, Say, check};
+use crate::spare::{AHEAD, Spare};
 use crate::sys::{self, Fork};
 use crate::trees::Trees;
+use crate::{identity, network};
 
-/// The namespaces of a fence.
-const NAMESPACES: UnshareFlags = UnshareFlags::NEWUSER
-    .union(UnshareFlags::NEWNS)
+/// The namespaces that belong to the order.
+const NAMESPACES: UnshareFlags = UnshareFlags::NEWNS
     .union(UnshareFlags::NEWPID)
-    .union(UnshareFlags::NEWNET)
-    .union(UnshareFlags::NEWIPC)
-    .union(UnshareFlags::NEWUTS)
     .union(UnshareFlags::NEWCGROUP);
 
 /// Takes the channel that a launcher is started with (descriptor 3). Call it once.
@@ -45,6 +42,7 @@ pub fn run_launcher(channel: OwnedFd) -> ExitCode {
     // Made ready before the order comes, so that it need not wait.
     let filters = Filters::agent();
     let landlock = sys::landlock_version();
+    let spare = Spare::begin();
     let mut daemon = Channel::over(channel);
     let order = match daemon.receive::<Say>() {
         Ok(Some(Say::Order { protocol, plan })) => Ok((protocol, plan)),
@@ -58,9 +56,13 @@ pub fn run_launcher(channel: OwnedFd) -> ExitCode {
         check(protocol, &plan, daemon.waiting())?;
         let pipes = (0..daemon.waiting()).map(|_| daemon.take()).collect::<Result<_, _>>();
         let pipes = pipes.or_say(|| "cannot carry out the order".into())?;
-        Fence::start(&plan, pipes, &filters, landlock)
+        Fence::start(&plan, pipes, &filters, landlock, spare.as_ref())
     };
-    match carry_out() {
+    let fence = carry_out();
+    if let Some(spare) = spare {
+        spare.let_go();
+    }
+    match fence {
         Ok(fence) => fence.serve(&mut daemon),
         Err(fault) => {
             let _ = daemon.send(&Hear::Fault { fault }, &[]);
@@ -77,11 +79,18 @@ struct Fence {
 }
 
 impl Fence {
-    fn start(plan: &FencePlan, pipes: Vec<OwnedFd>, filters: &Filters, landlock: i32) -> Result<Self, LaunchFault> {
+    fn start(
+        plan: &FencePlan,
+        pipes: Vec<OwnedFd>,
+        filters: &Filters,
+        landlock: i32,
+        spare: Option<&Spare>,
+    ) -> Result<Self, LaunchFault> {
         let say = || "cannot start a process".to_owned();
         let (mine, theirs) = Channel::pair().or_say(say)?;
         let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).or_say(say)?;
         let group = Group::make(&plan.limits);
+        let spare = spare.filter(|spare| spare.fits(&plan.identity));
         let builder = match sys::fork().or_say(say)? {
             Fork::Parent(builder) => builder,
             Fork::Child => {
@@ -94,7 +103,7 @@ impl Fence {
                     landlock,
                     grouped: group.is_some(),
                 };
-                build(orders, group, Channel::over(theirs), &tell);
+                build(orders, group, spare, Channel::over(theirs), &tell);
             }
         };
         drop((theirs, tell, pipes));
@@ -211,8 +220,8 @@ impl Fence {
 }
 
 /// Builds the outer half of the fence: gives root up, makes the namespaces, and leaves the first process in them.
-fn build(mut orders: Orders<'_>, group: Option<Group>, launcher: Channel, tell: &OwnedFd) -> ! {
-    match enter(&mut orders, group.as_ref()).and_then(|()| first_process()) {
+fn build(mut orders: Orders<'_>, group: Option<Group>, spare: Option<&Spare>, launcher: Channel, tell: &OwnedFd) -> ! {
+    match enter(&mut orders, group.as_ref(), spare).and_then(|()| first_process()) {
         Ok(Fork::Parent(first)) => {
             let _ = rustix::io::write(tell, &first.as_raw_nonzero().get().to_ne_bytes());
             sys::exit_now(0);
@@ -229,7 +238,7 @@ fn first_process() -> Result<Fork, LaunchFault> {
     sys::fork_sibling().or_say(|| "cannot start a process".into())
 }
 
-fn enter(orders: &mut Orders<'_>, group: Option<&Group>) -> Result<(), LaunchFault> {
+fn enter(orders: &mut Orders<'_>, group: Option<&Group>, spare: Option<&Spare>) -> Result<(), LaunchFault> {
     let identity = orders.plan.identity;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     if let Some(group) = group {
@@ -247,10 +256,21 @@ fn enter(orders: &mut Orders<'_>, group: Option<&Group>) -> Result<(), LaunchFau
         ));
     }
     set_parent_process_death_signal(Some(Signal::KILL)).or_say(|| "cannot tie the fence to its launcher".into())?;
+    let made = match spare {
+        Some(spare) => {
+            spare.enter()?;
+            sys::unshare(NAMESPACES)
+        }
+        None => sys::unshare(NAMESPACES | AHEAD),
+    };
     hint(
-        sys::unshare(NAMESPACES).or_say(|| "cannot make namespaces of its own".into()),
+        made.or_say(|| "cannot make namespaces of its own".into()),
         "this machine does not let ordinary users make namespaces (kernel.apparmor_restrict_unprivileged_userns, \
          kernel.unprivileged_userns_clone, user.max_user_namespaces)",
     )?;
-    identity::map_own(&identity)
+    if spare.is_some() {
+        return Ok(());
+    }
+    identity::map_own(&identity)?;
+    network::bring_up()
 }

@@ -55,6 +55,14 @@ pub(crate) fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Waits until something ends this process.
+pub(crate) fn wait_for_the_end() {
+    loop {
+        // SAFETY: `pause` touches no memory.
+        unsafe { libc::pause() };
+    }
+}
+
 /// Leaves the namespaces of the parent.
 pub(crate) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: `FILES` is never among the flags, so no descriptor that another thread counts on is lost.

@@ -1,0 +1,101 @@
+//! Namespaces made ahead of time, while a launcher waits for its order: those that take the kernel longest (a network
+//! above all) and are the same whatever the order says.
+//!
+//! Promises: P13 (where the order names another identity, they are not used; what is used is owned by the fence's own
+//! user namespace, as if it were made then). Not here: mounts and processes, which belong to the order.
+//! See: setns(2), pidfd_open(2).
+
+use std::os::fd::OwnedFd;
+
+use bailiwick_gate::{IdMap, LaunchFault};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, geteuid, kill_process, pidfd_open, set_parent_process_death_signal, waitpid,
+};
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
+
+use crate::fault::Says;
+use crate::sys::{self, Fork};
+use crate::{identity, network};
+
+/// What is made ahead of time.
+pub(crate) const AHEAD: UnshareFlags = UnshareFlags::NEWUSER
+    .union(UnshareFlags::NEWNET)
+    .union(UnshareFlags::NEWIPC)
+    .union(UnshareFlags::NEWUTS);
+
+/// A process that holds namespaces until a fence has entered them.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    identity: IdMap,
+    holder: Pid,
+    process: OwnedFd,
+    ready: OwnedFd,
+}
+
+impl Spare {
+    /// Begins to make them, in a process of its own. None where that cannot be: the fence then makes them itself, and
+    /// says why it cannot.
+    pub(crate) fn begin() -> Option<Self> {
+        let identity = identity::identity().ok()?;
+        let (ready, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok()?;
+        let holder = match sys::fork().ok()? {
+            Fork::Parent(holder) => holder,
+            Fork::Child => {
+                drop(ready);
+                if hold(&identity).is_ok() {
+                    let _ = rustix::io::write(&tell, b".");
+                    sys::wait_for_the_end();
+                }
+                sys::exit_now(1);
+            }
+        };
+        let process = pidfd_open(holder, PidfdFlags::empty());
+        let Ok(process) = process else {
+            end(holder);
+            return None;
+        };
+        Some(Self {
+            identity,
+            holder,
+            process,
+            ready,
+        })
+    }
+
+    /// Waits until they are made. False where they were not, or are another identity's.
+    pub(crate) fn fits(&self, identity: &IdMap) -> bool {
+        self.identity == *identity && rustix::io::read(&self.ready, &mut [0u8; 1]) == Ok(1)
+    }
+
+    /// Enters them.
+    pub(crate) fn enter(&self) -> Result<(), LaunchFault> {
+        let kinds = ThreadNameSpaceType::USER
+            | ThreadNameSpaceType::NETWORK
+            | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
+            | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME;
+        use std::os::fd::AsFd;
+        move_into_thread_name_spaces(self.process.as_fd(), kinds).or_say(|| "cannot enter namespaces of its own".into())
+    }
+
+    /// Lets go of them: a fence that has entered them keeps them.
+    pub(crate) fn let_go(self) {
+        end(self.holder);
+    }
+}
+
+fn end(holder: Pid) {
+    let _ = kill_process(holder, Signal::KILL);
+    let _ = waitpid(Some(holder), WaitOptions::empty());
+}
+
+fn hold(identity: &IdMap) -> Result<(), LaunchFault> {
+    let say = || "cannot make namespaces ahead of time".to_owned();
+    if geteuid().is_root() {
+        let (user, group) = identity.outside;
+        identity::become_for_good(&[group], user, group).or_say(say)?;
+    }
+    set_parent_process_death_signal(Some(Signal::KILL)).or_say(say)?;
+    sys::unshare(AHEAD).or_say(say)?;
+    identity::map_own(identity)?;
+    network::bring_up()
+}
