@@ -1,0 +1,78 @@
+//! The tables, and how an older store becomes one of today: forward only.
+
+use sqlx::{Connection, SqliteConnection};
+
+/// What stands in a store's file before anything is done to it.
+pub(crate) struct Found {
+    /// The schema's number; 0 for a new file.
+    pub(crate) version: i64,
+    /// What SQLite finds wrong, in its words.
+    pub(crate) damage: Option<String>,
+    /// There are tables though no build of ours has numbered the schema.
+    pub(crate) foreign: bool,
+}
+
+/// The steps, each from one schema to the next; its number is its place, from 1. A step that was shipped never changes.
+const STEPS: [&str; 1] = ["
+    CREATE TABLE trust (
+        file   TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        since  BIGINT NOT NULL,
+        PRIMARY KEY (file, digest)
+    );
+    CREATE TABLE task (
+        id      TEXT NOT NULL PRIMARY KEY,
+        context TEXT NOT NULL,
+        command TEXT NOT NULL,
+        started BIGINT NOT NULL,
+        state   TEXT NOT NULL CHECK (state IN ('running', 'ended', 'lost')),
+        at      BIGINT,
+        status  BIGINT
+    );
+    CREATE INDEX task_started ON task (started);
+"];
+
+/// The newest schema that this build knows.
+pub(crate) const KNOWN: i64 = STEPS.len() as i64;
+
+/// Looks at a store without writing to it.
+pub(crate) async fn inspect(connection: &mut SqliteConnection) -> sqlx::Result<Found> {
+    let (check,): (String,) = sqlx::query_as("PRAGMA quick_check(1)")
+        .fetch_one(&mut *connection)
+        .await?;
+    let version = version_of(connection).await?;
+    let (tables,): (i64,) = sqlx::query_as("SELECT count(*) FROM sqlite_schema")
+        .fetch_one(&mut *connection)
+        .await?;
+    Ok(Found {
+        version,
+        damage: (check != "ok").then_some(check),
+        foreign: version == 0 && tables > 0,
+    })
+}
+
+/// Brings a store to the newest schema. All steps or none; of two processes at once, one takes them.
+pub(crate) async fn migrate(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+    sqlx::raw_sql("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
+        .execute(&mut *connection)
+        .await?;
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let version = version_of(&mut transaction).await?;
+    let done = usize::try_from(version).unwrap_or(usize::MAX);
+    for step in STEPS.iter().skip(done) {
+        sqlx::raw_sql(*step).execute(&mut *transaction).await?;
+    }
+    if version < KNOWN {
+        // A pragma takes no parameters; the number is ours.
+        let sql = format!("PRAGMA user_version = {KNOWN}");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&mut *transaction)
+            .await?;
+    }
+    transaction.commit().await
+}
+
+async fn version_of(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
+    let (version,): (i64,) = sqlx::query_as("PRAGMA user_version").fetch_one(connection).await?;
+    Ok(version)
+}
