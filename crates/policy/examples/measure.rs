@@ -25,6 +25,12 @@ fn rules(count: usize) -> String {
     format!("{text}]\n{deny}]\n[network]\n{tunnel}]\n{allow}]\n")
 }
 
+/// Nanoseconds that this program was on a processor: other work on the machine does not count.
+fn on_cpu() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
 #[expect(clippy::print_stdout, reason = "its whole work is to print figures")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let anchors = Anchors {
@@ -52,10 +58,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             profiles: Vec::new(),
             anchors: anchors.clone(),
         };
-        let start = Instant::now();
+        let start = on_cpu();
         let policy = load(&sources).map_err(|wrong| format!("{wrong:?}"))?;
-        let loading = start.elapsed();
-        print!("{count:>6} {:>6} {:>6} ms ", policy.rules().len(), loading.as_millis());
+        let loading = on_cpu().saturating_sub(start) / 1_000_000;
+        print!("{count:>6} {:>6} {:>6} ms ", policy.rules().len(), loading);
         let tree = Request::new(
             TaskId([0; 8]),
             Verb::Write,
@@ -67,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             requests.push((act.to_owned(), Request::new(TaskId([0; 8]), verb, resource)));
         }
         for (name, request) in requests {
-            let mut times: Vec<u128> = (0..2_001)
+            let mut times: Vec<u128> = (0..501)
                 .map(|_| {
                     let start = Instant::now();
                     black_box(policy.evaluate(black_box(&request)));

@@ -5,6 +5,7 @@
 //! Trust: requests come from gates that read what an agent sent. Rules come from files read by `load`.
 //! Not here: which rules are satisfied (`cedar`, `index`), approvals and grants (`mediator`).
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use bailiwick_model::{
@@ -111,7 +112,7 @@ impl Policy {
         let Resource::Tree(tree) = &request.resource else {
             return Vec::new();
         };
-        let (mut hides, mut guards) = (Vec::new(), Vec::new());
+        let (mut hides, mut guards) = (BTreeSet::new(), BTreeSet::new());
         for rule in self.rules().iter().filter(|rule| rule.effect == Verdict::Deny) {
             let ResourcePattern::Path(pattern) = &rule.act().resource else {
                 continue;
@@ -120,18 +121,18 @@ impl Policy {
                 continue;
             }
             if rule.act().verb.covers(&Verb::Read) {
-                if !hides.contains(pattern) {
-                    hides.push(pattern.clone());
-                }
-            } else if request.verb == Verb::Write && !guards.contains(pattern) {
-                guards.push(pattern.clone());
+                hides.insert(pattern);
+            } else if request.verb == Verb::Write {
+                guards.insert(pattern);
             }
         }
-        guards.retain(|pattern| !hides.contains(pattern));
-        let hides = hides.into_iter().map(|pattern| Obligation::Hide { pattern });
-        hides
-            .chain(guards.into_iter().map(|pattern| Obligation::Guard { pattern }))
-            .collect()
+        let guards = guards.difference(&hides).map(|pattern| Obligation::Guard {
+            pattern: (*pattern).clone(),
+        });
+        let hides = hides.iter().map(|pattern| Obligation::Hide {
+            pattern: (*pattern).clone(),
+        });
+        hides.chain(guards).collect()
     }
 
     /// Judges the address that is dialled, or that the host is.
