@@ -52,7 +52,10 @@ fn start(desk: &Desk, count: usize) -> (Duration, Duration, Duration) {
 }
 
 fn main() {
-    let count = 200;
+    let count = std::env::args()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(200);
     let bare = (0..count).map(|_| {
         let before = Instant::now();
         std::process::Command::new("/usr/bin/true").status().unwrap();

@@ -4,7 +4,7 @@
 //! the filter laid last. First the calls that exist, all else `ENOSYS`; then what is refused aloud with `EPERM`; then
 //! socket families that do not exist here. A call by another processor family's numbers ends the process; x32 numbers
 //! stand in no table.
-//! Not here: the table (`syscalls`).
+//! Not here: the table (`syscalls`), and how it is searched (`table`).
 //! See: seccomp(2), socket(2), ioctl_tty(2), personality(2).
 
 use std::collections::BTreeMap;
@@ -16,6 +16,7 @@ use seccompiler::{
 };
 
 use crate::syscalls::{AGENT, GATE, REFUSED};
+use crate::table;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 type Fault = seccompiler::BackendError;
@@ -26,9 +27,9 @@ const UNIX: u64 = 1;
 const NETLINK: u64 = 16;
 /// The part of a socket's type that is not flags.
 const TYPE: u64 = 0xf;
-const STREAM: u64 = 1;
-const DATAGRAM: u64 = 2;
-/// The kernel's choice, TCP, UDP: no raw sockets, no MPTCP (262), no SCTP (132).
+/// Streams and datagrams: no raw sockets.
+const TYPES: [u64; 2] = [1, 2];
+/// The kernel's choice, TCP, UDP: no MPTCP (262), no SCTP (132).
 const PROTOCOLS: [u64; 3] = [0, 6, 17];
 /// Every flag of `clone` that makes a namespace.
 const NAMESPACES: [u64; 7] = [
@@ -47,6 +48,15 @@ const TIOCLINUX: u64 = 0x541c;
 /// Plain Linux, without address randomisation, 32-bit alike, and the question what is set: debuggers, `setarch`.
 const PERSONALITIES: [u64; 5] = [0, 0x0004_0000, 0x0000_0008, 0x0002_0000, 0xffff_ffff];
 
+/// The calls that exist with conditions on their arguments.
+const CONDITIONAL: &[libc::c_long] = &[
+    libc::SYS_clone,
+    libc::SYS_ioctl,
+    libc::SYS_personality,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+];
+
 /// The filters of one kind of process, ready to be laid.
 #[derive(Debug, Clone)]
 pub(crate) struct Filters(Vec<BpfProgram>);
@@ -54,26 +64,29 @@ pub(crate) struct Filters(Vec<BpfProgram>);
 impl Filters {
     /// The filters of an agent.
     pub(crate) fn agent() -> Result<Self, LaunchFault> {
-        Self::of(AGENT, &[]).map_err(refused)
+        Self::of(AGENT, &[])
     }
 
     /// The filters of a gate.
     pub(crate) fn gate() -> Result<Self, LaunchFault> {
         let starting = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace];
-        Self::of(GATE, &starting).map_err(refused)
+        Self::of(GATE, &starting)
     }
 
-    fn of(groups: &[&[libc::c_long]], also_refused: &[libc::c_long]) -> Result<Self, Fault> {
+    fn of(groups: &[&[libc::c_long]], also_refused: &[libc::c_long]) -> Result<Self, LaunchFault> {
         let errno = |code: i32| SeccompAction::Errno(code.unsigned_abs());
-        let filters = [
-            (existing(groups)?, errno(libc::ENOSYS), SeccompAction::Allow),
-            (refused_aloud(also_refused)?, SeccompAction::Allow, errno(libc::EPERM)),
-            (strange_families()?, SeccompAction::Allow, errno(libc::EAFNOSUPPORT)),
-        ];
-        let compile = |(rules, mismatch, matching)| {
-            SeccompFilter::new(rules, mismatch, matching, machine()?).and_then(BpfProgram::try_from)
+        let compile = |rules: Result<Rules, Fault>, code| {
+            SeccompFilter::new(rules?, SeccompAction::Allow, errno(code), machine()?).and_then(BpfProgram::try_from)
         };
-        filters.into_iter().map(compile).collect::<Result<_, _>>().map(Self)
+        let numbers = groups.iter().copied().flatten().chain(CONDITIONAL);
+        let numbers = numbers.filter_map(|call| u32::try_from(*call).ok()).collect();
+        let missing = u16::try_from(libc::ENOSYS).unwrap_or(u16::MAX);
+        let existing = table::program(&numbers, &machine().map_err(refused)?, missing);
+        Ok(Self(vec![
+            existing.ok_or_else(|| refused("the table of calls is too long"))?,
+            compile(refused_aloud(also_refused), libc::EPERM).map_err(refused)?,
+            compile(strange_families(), libc::EAFNOSUPPORT).map_err(refused)?,
+        ]))
     }
 
     /// Lays the filters on this thread and all that it starts. They cannot be taken off.
@@ -107,46 +120,6 @@ fn all_of(conditions: impl IntoIterator<Item = Result<SeccompCondition, Fault>>)
     SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
 }
 
-fn existing(groups: &[&[libc::c_long]]) -> Result<Rules, Fault> {
-    let mut rules: Rules = groups
-        .iter()
-        .copied()
-        .flatten()
-        .map(|call| (*call, Vec::new()))
-        .collect();
-    let every = NAMESPACES.iter().fold(0, |all, one| all | one);
-    rules.insert(
-        libc::SYS_clone,
-        vec![all_of([when(0, SeccompCmpOp::MaskedEq(every), 0)])?],
-    );
-    let ioctl = [when(1, SeccompCmpOp::Ne, TIOCSTI), when(1, SeccompCmpOp::Ne, TIOCLINUX)];
-    rules.insert(libc::SYS_ioctl, vec![all_of(ioctl)?]);
-    let personality = PERSONALITIES.map(|kind| all_of([when(0, SeccompCmpOp::Eq, kind)]));
-    rules.insert(
-        libc::SYS_personality,
-        personality.into_iter().collect::<Result<_, _>>()?,
-    );
-    let pair = vec![all_of([when(0, SeccompCmpOp::Eq, UNIX)])?];
-    rules.insert(libc::SYS_socketpair, pair);
-    let mut sockets = vec![
-        all_of([when(0, SeccompCmpOp::Eq, UNIX)])?,
-        all_of([when(0, SeccompCmpOp::Eq, NETLINK), when(2, SeccompCmpOp::Eq, 0)])?,
-    ];
-    for family in [INET, INET6] {
-        for kind in [STREAM, DATAGRAM] {
-            for protocol in PROTOCOLS {
-                sockets.push(all_of([
-                    when(0, SeccompCmpOp::Eq, family),
-                    when(1, SeccompCmpOp::MaskedEq(TYPE), kind),
-                    when(2, SeccompCmpOp::Eq, protocol),
-                ])?);
-            }
-        }
-    }
-    rules.insert(libc::SYS_socket, sockets);
-    Ok(rules)
-}
-
 fn refused_aloud(also: &[libc::c_long]) -> Result<Rules, Fault> {
     let mut rules: Rules = REFUSED.iter().chain(also).map(|call| (*call, Vec::new())).collect();
     let namespaces = NAMESPACES.map(|flag| all_of([when(0, SeccompCmpOp::MaskedEq(flag), flag)]));
@@ -155,19 +128,14 @@ fn refused_aloud(also: &[libc::c_long]) -> Result<Rules, Fault> {
     rules.insert(libc::SYS_ioctl, ioctl.into_iter().collect::<Result<_, _>>()?);
     let personality = PERSONALITIES.map(|kind| when(0, SeccompCmpOp::Ne, kind));
     rules.insert(libc::SYS_personality, vec![all_of(personality)?]);
-    // What `existing` does not let through of the families that exist, raw sockets and other protocols, is `EPERM`.
     let mut sockets = Vec::new();
     for family in [INET, INET6] {
-        sockets.push(all_of(
-            [when(0, SeccompCmpOp::Eq, family)]
-                .into_iter()
-                .chain(PROTOCOLS.map(|protocol| when(2, SeccompCmpOp::Ne, protocol))),
-        )?);
-        // SOCK_RAW.
-        sockets.push(all_of([
-            when(0, SeccompCmpOp::Eq, family),
-            when(1, SeccompCmpOp::MaskedEq(TYPE), 3),
-        ])?);
+        let of_family = || when(0, SeccompCmpOp::Eq, family);
+        let protocol = PROTOCOLS.map(|protocol| when(2, SeccompCmpOp::Ne, protocol));
+        sockets.push(all_of([of_family()].into_iter().chain(protocol))?);
+        for kind in (0..=TYPE).filter(|kind| !TYPES.contains(kind)) {
+            sockets.push(all_of([of_family(), when(1, SeccompCmpOp::MaskedEq(TYPE), kind)])?);
+        }
     }
     sockets.push(all_of([
         when(0, SeccompCmpOp::Eq, NETLINK),

@@ -77,7 +77,7 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     let listeners = network::sockets(&plan.listen)?;
     let trees = match orders.trees {
         Some(trees) => trees,
-        None => Trees::open(plan)?,
+        None => Trees::open(plan, None)?,
     };
     let mut root = Root::lay()?;
     root.furnish(plan, &trees)?;

@@ -30,6 +30,7 @@ mod serve;
 mod spare;
 mod sys;
 mod syscalls;
+mod table;
 mod trees;
 
 pub use confine::confine_gate;

@@ -245,7 +245,7 @@ fn enter(orders: &mut Orders<'_>, group: Option<&Group>, spare: Option<&Spare>) 
         group.join()?;
     }
     if geteuid().is_root() {
-        orders.trees = Some(Trees::open(orders.plan)?);
+        orders.trees = Some(Trees::open(orders.plan, spare.and_then(Spare::owners))?);
         let (user, outside_group) = identity.outside;
         identity::become_for_good(&[outside_group], user, outside_group)
             .or_say(|| format!("cannot become the unprivileged user {user}"))?;

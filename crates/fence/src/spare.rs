@@ -5,7 +5,7 @@
 //! user namespace, as if it were made then). Not here: mounts and processes, which belong to the order.
 //! See: setns(2), pidfd_open(2).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use bailiwick_gate::{IdMap, LaunchFault};
 use rustix::process::{
@@ -30,6 +30,8 @@ pub(crate) struct Spare {
     holder: Pid,
     process: OwnedFd,
     ready: OwnedFd,
+    /// As root: the user namespace that hands over what root owns.
+    owners: Option<OwnedFd>,
 }
 
 impl Spare {
@@ -54,7 +56,11 @@ impl Spare {
             end(holder);
             return None;
         };
+        let owners = identity
+            .owner
+            .and_then(|owner| identity::namespace_of_owners(owner, identity.outside).ok());
         Some(Self {
+            owners,
             identity,
             holder,
             process,
@@ -67,13 +73,17 @@ impl Spare {
         self.identity == *identity && rustix::io::read(&self.ready, &mut [0u8; 1]) == Ok(1)
     }
 
+    /// The user namespace that hands over what the owner owns.
+    pub(crate) fn owners(&self) -> Option<OwnedFd> {
+        self.owners.as_ref().and_then(|owners| owners.try_clone().ok())
+    }
+
     /// Enters them.
     pub(crate) fn enter(&self) -> Result<(), LaunchFault> {
         let kinds = ThreadNameSpaceType::USER
             | ThreadNameSpaceType::NETWORK
             | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION
             | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME;
-        use std::os::fd::AsFd;
         move_into_thread_name_spaces(self.process.as_fd(), kinds).or_say(|| "cannot enter namespaces of its own".into())
     }
 

@@ -69,13 +69,12 @@ pub(crate) struct Trees {
 
 impl Trees {
     /// Opens every bind of a plan. As root this is done before the privileges are given up; else in the new
-    /// namespaces.
-    pub(crate) fn open(plan: &FencePlan) -> Result<Self, LaunchFault> {
+    /// namespaces. `owners` is the user namespace that hands over what the owner owns, where it has been made already.
+    pub(crate) fn open(plan: &FencePlan, mut owners: Option<OwnedFd>) -> Result<Self, LaunchFault> {
         let mut all = Self::default();
         let mut binds: Vec<&Bind> = plan.binds.iter().collect();
         // Writable roots first, shallow ones first: links inside them are not followed by what comes after.
         binds.sort_by_key(|bind| (bind.mode == BindMode::Read, bind.source.segments().count()));
-        let mut owners: Option<OwnedFd> = None;
         let mut writable: Vec<PathBuf> = Vec::new();
         for bind in binds {
             let found = match find(bind, &writable) {

@@ -318,3 +318,9 @@ impl Desk {
         self.sh(script).bad();
     }
 }
+
+/// Says aloud that something could not be shown here, past the capture of the test harness.
+pub fn skipped(number: usize, what: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED {number}: {what}");
+}

@@ -3,7 +3,7 @@
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use crate::desk::{Desk, Who, probe};
+use crate::desk::{Desk, Who, probe, skipped};
 
 /// A process outside, of the same person.
 struct Bystander(Child);
@@ -119,14 +119,14 @@ fn p1_debuggers_work_inside() {
         if desk.outside(&["strace", "-o", "/dev/null", "true"]).status.success() {
             desk.run(&["strace", "-f", "-o", "/dev/null", "true"]).good();
         } else {
-            println!("SKIPPED 1: strace does not work outside");
+            skipped(1, "strace does not work outside");
         }
     }
 }
 
 #[test]
 fn p1_ways_to_more_authority_are_refused() {
-    let mut skipped = 0;
+    let mut missing = 0;
     for who in Who::all() {
         let desk = Desk::of(who);
         for words in [
@@ -160,8 +160,8 @@ fn p1_ways_to_more_authority_are_refused() {
             if desk.outside(&["bash", "-c", &script]).status.success() {
                 desk.sh(&script).bad();
             } else {
-                skipped += 1;
-                println!("SKIPPED {skipped}: `{words}` does not work outside either ({who:?})");
+                missing += 1;
+                skipped(missing, &format!("`{words}` does not work outside either ({who:?})"));
             }
         }
         for words in [
@@ -175,7 +175,7 @@ fn p1_ways_to_more_authority_are_refused() {
             desk.sh(&format!("{} {words}", probe().display())).good();
         }
     }
-    assert!(skipped < 12, "too little of this could be shown");
+    assert!(missing < 12, "too little of this could be shown");
 }
 
 #[test]

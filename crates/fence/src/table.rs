@@ -1,0 +1,115 @@
+//! A set of system calls as a filter program that searches by halves.
+//!
+//! Promises: P13. The compiler that the other filters use compares with one call after the other. The kernel runs a
+//! new filter once for every call there is, to know which it need not run for again: with 330 calls in the table that
+//! took 1 ms at every start of a fence; searching by halves takes 30 µs.
+//! See: seccomp(2), networking/filter in the kernel's documentation.
+
+use std::collections::BTreeSet;
+
+use seccompiler::{BpfProgram, TargetArch, sock_filter};
+
+// Codes of the instructions: load a word of the call's data, jump if equal, jump if not less, answer.
+const LOAD: u16 = 0x20;
+const EQUAL: u16 = 0x15;
+const NOT_LESS: u16 = 0x35;
+const ANSWER: u16 = 0x06;
+// Where in the call's data its number and the processor family stand.
+const NUMBER: u32 = 0;
+const FAMILY: u32 = 4;
+
+const ALLOW: u32 = 0x7fff_0000;
+const ERRNO: u32 = 0x0005_0000;
+const KILL: u32 = 0x8000_0000;
+
+const fn step(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+/// The program that lets these calls through, answers every other with an error, and ends a process that calls by
+/// another processor family's numbers. None where the table is too long for one jump.
+pub(crate) fn program(calls: &BTreeSet<u32>, machine: &TargetArch, errno: u16) -> Option<BpfProgram> {
+    let family = match machine {
+        TargetArch::x86_64 => 0xc000_003e,
+        TargetArch::aarch64 => 0xc000_00b7,
+        TargetArch::riscv64 => 0xc000_00f3,
+    };
+    let mut program = vec![
+        step(LOAD, FAMILY, 0, 0),
+        step(EQUAL, family, 1, 0),
+        step(ANSWER, KILL, 0, 0),
+        step(LOAD, NUMBER, 0, 0),
+    ];
+    program.extend(search(
+        &borders(calls),
+        ERRNO | u32::from(errno),
+        ERRNO | u32::from(errno),
+    )?);
+    Some(program)
+}
+
+/// Where the answer changes: from this number on, this answer.
+fn borders(calls: &BTreeSet<u32>) -> Vec<(u32, bool)> {
+    let mut borders = Vec::new();
+    for call in calls {
+        if call.checked_sub(1).is_none_or(|before| !calls.contains(&before)) {
+            borders.push((*call, true));
+        }
+        if !calls.contains(&call.saturating_add(1)) {
+            borders.push((call.saturating_add(1), false));
+        }
+    }
+    borders
+}
+
+/// Searches among borders; `before` is the answer below the first of them.
+fn search(borders: &[(u32, bool)], before: u32, refuse: u32) -> Option<BpfProgram> {
+    let middle = borders.len() / 2;
+    let Some((number, allowed)) = borders.get(middle) else {
+        return Some(vec![step(ANSWER, before, 0, 0)]);
+    };
+    let below = search(borders.get(..middle)?, before, refuse)?;
+    let from = if *allowed { ALLOW } else { refuse };
+    let above = search(borders.get(middle.saturating_add(1)..)?, from, refuse)?;
+    let mut program = vec![step(NOT_LESS, *number, u8::try_from(below.len()).ok()?, 0)];
+    program.extend(below);
+    program.extend(above);
+    Some(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a program as the kernel does.
+    fn answer(program: &BpfProgram, family: u32, number: u32) -> u32 {
+        let (mut place, mut word) = (0, 0);
+        loop {
+            let now = &program[place];
+            place += 1;
+            match now.code {
+                LOAD => word = if now.k == NUMBER { number } else { family },
+                EQUAL => place += usize::from(if word == now.k { now.jt } else { now.jf }),
+                NOT_LESS => place += usize::from(if word >= now.k { now.jt } else { now.jf }),
+                ANSWER => return now.k,
+                other => panic!("{other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn p13_a_table_answers_for_every_number() {
+        let calls: BTreeSet<u32> = crate::syscalls::AGENT
+            .iter()
+            .copied()
+            .flatten()
+            .map(|call| u32::try_from(*call).unwrap())
+            .collect();
+        let program = program(&calls, &TargetArch::x86_64, 38).unwrap();
+        for number in (0..1200).chain([0x4000_0000, 0x4000_0027, u32::MAX]) {
+            let want = if calls.contains(&number) { ALLOW } else { ERRNO | 38 };
+            assert_eq!(answer(&program, 0xc000_003e, number), want, "{number}");
+        }
+        assert_eq!(answer(&program, 0x4000_0003, 0), KILL, "32-bit numbers");
+    }
+}
