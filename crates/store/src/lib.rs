@@ -10,8 +10,8 @@
 mod schema;
 mod worker;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -20,8 +20,8 @@ use bailiwick_model::{ContextId, Digest, Millis};
 
 use worker::Worker;
 
-/// How every SQLite file begins.
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// The size of the smallest SQLite file that is not empty: one page of the smallest size.
+const SMALLEST: u64 = 512;
 
 /// A store in one SQLite file. Several processes may have the same file open.
 #[derive(Debug)]
@@ -45,48 +45,25 @@ impl SqliteStore {
                 .create(folder)
                 .map_err(unusable)?;
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path);
-        if let Some(cause) = flaw(&file.map_err(unusable)?, path).map_err(unusable)? {
+        // Made here, for its owner alone; SQLite would let others read it. One that is there is never opened here:
+        // closing it again would take away the locks of another connection of this process.
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(unusable(error)),
+            _ => {}
+        }
+        // SQLite takes a file that is too short for its header for a new one, and writes over what is left of an old one.
+        let len = fs::metadata(path).map_err(unusable)?.len();
+        if (1..SMALLEST).contains(&len) {
+            let cause = format!("it has {len} bytes left");
             return Err(StoreFault::Damaged {
                 path: path.display().to_string(),
-                cause: cause.into(),
+                cause,
             });
         }
         Ok(Self {
             worker: Worker::start(path)?,
         })
     }
-}
-
-/// What is wrong with a file that SQLite would not mind: it takes a short one for a new one, and writes over what is
-/// left of an old one; it reads what is missing of a last page as zeros.
-fn flaw(file: &File, path: &Path) -> io::Result<Option<&'static str>> {
-    let mut head = Vec::new();
-    file.take(100).read_to_end(&mut head)?;
-    if head.is_empty() {
-        return Ok(None);
-    }
-    if head.len() < 100 || !head.starts_with(MAGIC) {
-        return Ok(Some("it does not begin as a store does"));
-    }
-    // The size of a page, in two bytes; 65536 is written as 1.
-    let page = match head.get(16..18) {
-        Some(&[0, 1]) => 65_536,
-        Some(&[high, low]) => u64::from(u16::from_be_bytes([high, low])),
-        _ => 0,
-    };
-    // A crash may leave a page half written, but then its content stands in the journal still.
-    let mut journal = path.as_os_str().to_owned();
-    journal.push("-wal");
-    let has_journal = fs::metadata(journal).is_ok_and(|journal| journal.len() > 0);
-    let whole = page != 0 && file.metadata()?.len().is_multiple_of(page);
-    Ok((!whole && !has_journal).then_some("its last page is cut short"))
 }
 
 /// A task's row as it stands in the table: id, context, command, started, state, at, status.

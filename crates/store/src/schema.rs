@@ -10,6 +10,8 @@ pub(crate) struct Found {
     pub(crate) damage: Option<String>,
     /// There are tables though no build of ours has numbered the schema.
     pub(crate) foreign: bool,
+    /// The size of a page, in bytes.
+    pub(crate) page: i64,
 }
 
 /// The steps, each from one schema to the next; its number is its place, from 1. A step that was shipped never changes.
@@ -35,19 +37,21 @@ const STEPS: [&str; 1] = ["
 /// The newest schema that this build knows.
 pub(crate) const KNOWN: i64 = STEPS.len() as i64;
 
-/// Looks at a store without writing to it.
+/// Looks at a store without writing to it; at one moment, since another process may be making it.
 pub(crate) async fn inspect(connection: &mut SqliteConnection) -> sqlx::Result<Found> {
-    let (check,): (String,) = sqlx::query_as("PRAGMA quick_check(1)")
-        .fetch_one(&mut *connection)
-        .await?;
-    let version = version_of(connection).await?;
+    let mut moment = connection.begin().await?;
+    let (check,): (String,) = sqlx::query_as("PRAGMA quick_check(1)").fetch_one(&mut *moment).await?;
+    let version = version_of(&mut moment).await?;
     let (tables,): (i64,) = sqlx::query_as("SELECT count(*) FROM sqlite_schema")
-        .fetch_one(&mut *connection)
+        .fetch_one(&mut *moment)
         .await?;
+    let (page,): (i64,) = sqlx::query_as("PRAGMA page_size").fetch_one(&mut *moment).await?;
+    moment.rollback().await?;
     Ok(Found {
         version,
         damage: (check != "ok").then_some(check),
         foreign: version == 0 && tables > 0,
+        page,
     })
 }
 

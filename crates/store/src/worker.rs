@@ -1,9 +1,10 @@
 //! The thread that owns the connection: callers need no runtime, and may have one.
 
+use std::fs;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bailiwick_gate::StoreFault;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -121,6 +122,9 @@ async fn open(file: &Path, path: &str) -> Result<SqliteConnection, StoreFault> {
         path: path.into(),
         cause,
     };
+    if is_cut_short(file, found.page) {
+        return Err(damaged("its last page is cut short".into()));
+    }
     if let Some(damage) = found.damage {
         return Err(damaged(damage.replace('\n', " ")));
     }
@@ -134,22 +138,45 @@ async fn open(file: &Path, path: &str) -> Result<SqliteConnection, StoreFault> {
             known: schema::KNOWN,
         });
     }
-    schema::migrate(&mut connection).await.map_err(fault)?;
-    Ok(connection)
+    let until = Instant::now() + BUSY;
+    loop {
+        match schema::migrate(&mut connection).await {
+            Ok(()) => return Ok(connection),
+            // Changing the journal's mode does not wait for others by itself.
+            Err(error) if code_of(&error) == Some(LOCKED) && Instant::now() < until => thread::sleep(BUSY / 500),
+            Err(error) => return Err(fault(error)),
+        }
+    }
+}
+
+/// Says whether the file ends inside a page: SQLite reads what is missing as zeros.
+fn is_cut_short(file: &Path, page: i64) -> bool {
+    let len_of = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+    // A crash may leave a page half written, but then its content stands in the journal still.
+    let mut journal = file.as_os_str().to_owned();
+    journal.push("-wal");
+    let whole = u64::try_from(page).is_ok_and(|page| page > 0 && len_of(file).is_multiple_of(page));
+    !whole && len_of(Path::new(&journal)) == 0
+}
+
+/// `SQLITE_BUSY`.
+const LOCKED: u32 = 5;
+/// `SQLITE_CORRUPT` and `SQLITE_NOTADB`.
+const DAMAGE: [u32; 2] = [11, 26];
+
+/// The primary code of a database error; the upper bits say more about the same.
+fn code_of(error: &sqlx::Error) -> Option<u32> {
+    let code = error.as_database_error()?.code()?;
+    Some(code.parse::<u32>().ok()? & 0xff)
 }
 
 /// Which fault an error of the database is.
 fn fault_of(path: &str, error: &sqlx::Error) -> StoreFault {
-    /// `SQLITE_CORRUPT` and `SQLITE_NOTADB`; the upper bits say more about the same.
-    const DAMAGE: [u32; 2] = [11, 26];
     let database = error.as_database_error();
-    let code = database
-        .and_then(|error| error.code())
-        .and_then(|code| code.parse::<u32>().ok());
     let cause = database.map_or_else(|| error.to_string(), |error| error.message().to_owned());
     let path = path.to_owned();
-    match code {
-        Some(code) if DAMAGE.contains(&(code & 0xff)) => StoreFault::Damaged { path, cause },
+    match code_of(error) {
+        Some(code) if DAMAGE.contains(&code) => StoreFault::Damaged { path, cause },
         _ => StoreFault::Unusable { path, cause },
     }
 }
