@@ -14,3 +14,4 @@ mod processes;
 mod protected;
 mod start;
 mod terminal;
+mod work;
