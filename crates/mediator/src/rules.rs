@@ -1,6 +1,7 @@
 //! What deciding needs of a set of rules.
 
 use bailiwick_model::{AbsPath, Decision, Digest, Request, Verb};
+use bailiwick_policy::Policy;
 
 /// Rules, compiled. The same request gets the same answer every time (P14); a fault inside is a deny (P4).
 pub trait Rules: Send + Sync {
@@ -12,4 +13,18 @@ pub trait Rules: Send + Sync {
 
     /// The digest of all rules in force.
     fn digest(&self) -> Digest;
+}
+
+impl Rules for Policy {
+    fn evaluate(&self, request: &Request) -> Decision {
+        Policy::evaluate(self, request)
+    }
+
+    fn tree_candidates(&self) -> Vec<(Verb, AbsPath)> {
+        Policy::tree_candidates(self)
+    }
+
+    fn digest(&self) -> Digest {
+        Policy::digest(self)
+    }
 }
