@@ -1,5 +1,6 @@
 //! Decisions: how long one takes with 10 to 10,000 rules, all but the disk.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -85,7 +86,9 @@ fn requests(task: TaskId, rules: usize) -> Result<Vec<Request>, String> {
             let host = number.wrapping_mul(7919) % rules.div_ceil(10);
             let url = format!("http://h{host}.example.test/p{}/a/b{number}", number % 9);
             let url = HttpUrl::parse(&url).map_err(|fault| fault.to_string())?;
-            Ok(Request::new(task, Verb::Http(get.clone()), Resource::Url(url)))
+            // A public address: what is this machine's own or private would need a rule that names it.
+            let address = IpAddr::from([93, 184, 216, 34]);
+            Ok(Request::new(task, Verb::Http(get.clone()), Resource::Url(url)).dialling(address))
         })
         .collect()
 }
