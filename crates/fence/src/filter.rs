@@ -1,8 +1,8 @@
 //! The seccomp filters: the table of system calls with the conditions on their arguments, compiled for the kernel.
 //!
 //! Promises: P13. Three filters stand on one another; the kernel takes the strictest answer, and of two errors that of
-//! the filter laid last. First the calls that exist, all else `ENOSYS`; then what is refused aloud with `EPERM`; then
-//! socket families that do not exist here. A call by another processor family's numbers ends the process; x32 numbers
+//! the filter laid last. First the calls that exist, those refused aloud (`EPERM`), all else `ENOSYS`; then arguments
+//! that are refused with `EPERM`; then socket families that do not exist here. A call by another processor family's numbers ends the process; x32 numbers
 //! stand in no table.
 //! Not here: the table (`syscalls`), and how it is searched (`table`).
 //! See: seccomp(2), socket(2), ioctl_tty(2), personality(2).
@@ -16,7 +16,7 @@ use seccompiler::{
 };
 
 use crate::syscalls::{AGENT, GATE, REFUSED};
-use crate::table;
+use crate::table::{self, Answer};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 type Fault = seccompiler::BackendError;
@@ -78,13 +78,24 @@ impl Filters {
         let compile = |rules: Result<Rules, Fault>, code| {
             SeccompFilter::new(rules?, SeccompAction::Allow, errno(code), machine()?).and_then(BpfProgram::try_from)
         };
-        let numbers = groups.iter().copied().flatten().chain(CONDITIONAL);
-        let numbers = numbers.filter_map(|call| u32::try_from(*call).ok()).collect();
-        let missing = u16::try_from(libc::ENOSYS).unwrap_or(u16::MAX);
-        let existing = table::program(&numbers, &machine().map_err(refused)?, missing);
+        let error = |code: i32| Answer::Refuse(u16::try_from(code).unwrap_or(u16::MAX));
+        let allowed = groups
+            .iter()
+            .copied()
+            .flatten()
+            .chain(CONDITIONAL)
+            .map(|call| (*call, Answer::Allow));
+        let denied = REFUSED
+            .iter()
+            .chain(also_refused)
+            .map(|call| (*call, error(libc::EPERM)));
+        let answers = allowed
+            .chain(denied)
+            .filter_map(|(call, answer)| Some((u32::try_from(call).ok()?, answer)));
+        let existing = table::program(&answers.collect(), error(libc::ENOSYS), &machine().map_err(refused)?);
         Ok(Self(vec![
             existing.ok_or_else(|| refused("the table of calls is too long"))?,
-            compile(refused_aloud(also_refused), libc::EPERM).map_err(refused)?,
+            compile(refused_arguments(), libc::EPERM).map_err(refused)?,
             compile(strange_families(), libc::EAFNOSUPPORT).map_err(refused)?,
         ]))
     }
@@ -120,8 +131,8 @@ fn all_of(conditions: impl IntoIterator<Item = Result<SeccompCondition, Fault>>)
     SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
 }
 
-fn refused_aloud(also: &[libc::c_long]) -> Result<Rules, Fault> {
-    let mut rules: Rules = REFUSED.iter().chain(also).map(|call| (*call, Vec::new())).collect();
+fn refused_arguments() -> Result<Rules, Fault> {
+    let mut rules = Rules::new();
     let namespaces = NAMESPACES.map(|flag| all_of([when(0, SeccompCmpOp::MaskedEq(flag), flag)]));
     rules.insert(libc::SYS_clone, namespaces.into_iter().collect::<Result<_, _>>()?);
     let ioctl = [TIOCSTI, TIOCLINUX].map(|request| all_of([when(1, SeccompCmpOp::Eq, request)]));

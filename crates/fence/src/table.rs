@@ -5,7 +5,7 @@
 //! took 1 ms at every start of a fence; searching by halves takes 30 µs.
 //! See: seccomp(2), networking/filter in the kernel's documentation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use seccompiler::{BpfProgram, TargetArch, sock_filter};
 
@@ -26,9 +26,27 @@ const fn step(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// The program that lets these calls through, answers every other with an error, and ends a process that calls by
-/// another processor family's numbers. None where the table is too long for one jump.
-pub(crate) fn program(calls: &BTreeSet<u32>, machine: &TargetArch, errno: u16) -> Option<BpfProgram> {
+/// What the kernel answers to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It is done.
+    Allow,
+    /// It fails with this error.
+    Refuse(u16),
+}
+
+impl Answer {
+    fn code(self) -> u32 {
+        match self {
+            Self::Allow => ALLOW,
+            Self::Refuse(errno) => ERRNO | u32::from(errno),
+        }
+    }
+}
+
+/// The program that gives these answers, `other` to every other call, and ends a process that calls by another
+/// processor family's numbers. None where the table is too long for one jump.
+pub(crate) fn program(calls: &BTreeMap<u32, Answer>, other: Answer, machine: &TargetArch) -> Option<BpfProgram> {
     let family = match machine {
         TargetArch::x86_64 => 0xc000_003e,
         TargetArch::aarch64 => 0xc000_00b7,
@@ -40,37 +58,28 @@ pub(crate) fn program(calls: &BTreeSet<u32>, machine: &TargetArch, errno: u16) -
         step(ANSWER, KILL, 0, 0),
         step(LOAD, NUMBER, 0, 0),
     ];
-    program.extend(search(
-        &borders(calls),
-        ERRNO | u32::from(errno),
-        ERRNO | u32::from(errno),
-    )?);
+    program.extend(search(&borders(calls, other), other)?);
     Some(program)
 }
 
 /// Where the answer changes: from this number on, this answer.
-fn borders(calls: &BTreeSet<u32>) -> Vec<(u32, bool)> {
-    let mut borders = Vec::new();
-    for call in calls {
-        if call.checked_sub(1).is_none_or(|before| !calls.contains(&before)) {
-            borders.push((*call, true));
-        }
-        if !calls.contains(&call.saturating_add(1)) {
-            borders.push((call.saturating_add(1), false));
-        }
-    }
-    borders
+fn borders(calls: &BTreeMap<u32, Answer>, other: Answer) -> Vec<(u32, Answer)> {
+    let answer = |number: Option<u32>| number.and_then(|number| calls.get(&number).copied()).unwrap_or(other);
+    let places: BTreeSet<u32> = calls.keys().flat_map(|call| [*call, call.saturating_add(1)]).collect();
+    let changes = places
+        .into_iter()
+        .filter(|place| answer(Some(*place)) != answer(place.checked_sub(1)));
+    changes.map(|place| (place, answer(Some(place)))).collect()
 }
 
 /// Searches among borders; `before` is the answer below the first of them.
-fn search(borders: &[(u32, bool)], before: u32, refuse: u32) -> Option<BpfProgram> {
+fn search(borders: &[(u32, Answer)], before: Answer) -> Option<BpfProgram> {
     let middle = borders.len() / 2;
-    let Some((number, allowed)) = borders.get(middle) else {
-        return Some(vec![step(ANSWER, before, 0, 0)]);
+    let Some((number, from)) = borders.get(middle) else {
+        return Some(vec![step(ANSWER, before.code(), 0, 0)]);
     };
-    let below = search(borders.get(..middle)?, before, refuse)?;
-    let from = if *allowed { ALLOW } else { refuse };
-    let above = search(borders.get(middle.saturating_add(1)..)?, from, refuse)?;
+    let below = search(borders.get(..middle)?, before)?;
+    let above = search(borders.get(middle.saturating_add(1)..)?, *from)?;
     let mut program = vec![step(NOT_LESS, *number, u8::try_from(below.len()).ok()?, 0)];
     program.extend(below);
     program.extend(above);
@@ -99,16 +108,25 @@ mod tests {
 
     #[test]
     fn p13_a_table_answers_for_every_number() {
-        let calls: BTreeSet<u32> = crate::syscalls::AGENT
-            .iter()
-            .copied()
-            .flatten()
-            .map(|call| u32::try_from(*call).unwrap())
-            .collect();
-        let program = program(&calls, &TargetArch::x86_64, 38).unwrap();
+        let numbers = |calls: &[libc::c_long]| {
+            calls
+                .iter()
+                .map(|call| u32::try_from(*call).unwrap())
+                .collect::<Vec<_>>()
+        };
+        let mut calls = BTreeMap::new();
+        for group in crate::syscalls::AGENT {
+            calls.extend(numbers(group).into_iter().map(|call| (call, Answer::Allow)));
+        }
+        calls.extend(
+            numbers(crate::syscalls::REFUSED)
+                .into_iter()
+                .map(|call| (call, Answer::Refuse(1))),
+        );
+        let program = program(&calls, Answer::Refuse(38), &TargetArch::x86_64).unwrap();
         for number in (0..1200).chain([0x4000_0000, 0x4000_0027, u32::MAX]) {
-            let want = if calls.contains(&number) { ALLOW } else { ERRNO | 38 };
-            assert_eq!(answer(&program, 0xc000_003e, number), want, "{number}");
+            let want = calls.get(&number).copied().unwrap_or(Answer::Refuse(38));
+            assert_eq!(answer(&program, 0xc000_003e, number), want.code(), "{number}");
         }
         assert_eq!(answer(&program, 0x4000_0003, 0), KILL, "32-bit numbers");
     }

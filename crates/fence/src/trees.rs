@@ -35,8 +35,6 @@ pub(crate) struct Tree {
     pub target: AbsPath,
     /// What may be done there.
     pub mode: BindMode,
-    /// How it is shown: what may be done, and whether its owner is mapped.
-    shown: (BindMode, bool),
     /// The detached mount.
     pub mount: OwnedFd,
     /// True for a folder.
@@ -76,6 +74,7 @@ impl Trees {
         // Writable roots first, shallow ones first: links inside them are not followed by what comes after.
         binds.sort_by_key(|bind| (bind.mode == BindMode::Read, bind.source.segments().count()));
         let mut writable: Vec<PathBuf> = Vec::new();
+        let mut aims: Vec<Aim<'_>> = Vec::new();
         for bind in binds {
             let found = match find(bind, &writable) {
                 Ok(found) => found,
@@ -106,51 +105,69 @@ impl Trees {
                     .collect::<Vec<_>>();
                 all.links.extend(new);
             }
-            let say = || format!("cannot show `{}` inside", bind.source.as_str());
-            let source = AbsPath::new(&found.path).map_err(|fault| failed(say(), fault.to_string()))?;
-            if let (true, Some(owner), None) = (bind.own, plan.identity.owner, &owners) {
-                owners = Some(identity::namespace_of_owners(owner, plan.identity.outside)?);
-            }
-            let owners = owners.as_ref().filter(|_| bind.own).map(OwnedFd::as_fd);
-            let target = if same { source.clone() } else { bind.target.clone() };
-            let mount = detached(bind, &target, &found.place, owners)?;
-            all.trees.push(Tree {
-                personal: bind.mode == BindMode::Write || bind.own || found.stat.st_uid == own_user(plan),
-                folder: FileType::from_raw_mode(found.stat.st_mode).is_dir(),
-                target,
+            let what = || format!("cannot show `{}` inside", bind.source.as_str());
+            let source = AbsPath::new(&found.path).map_err(|fault| failed(what(), fault.to_string()))?;
+            aims.push(Aim {
+                target: if same { source.clone() } else { bind.target.clone() },
                 source,
-                mode: bind.mode,
-                shown: (bind.mode, owners.is_some()),
-                mount,
+                bind,
+                place: found.place,
+                stat: found.stat,
             });
         }
-        all.drop_shown_twice(&plan.scratch);
+        // Before they are opened: a detached mount that is never used makes the kernel wait when it is closed.
+        drop_shown_twice(&mut aims, &plan.scratch);
+        for aim in aims {
+            if let (true, Some(owner), None) = (aim.bind.own, plan.identity.owner, &owners) {
+                owners = Some(identity::namespace_of_owners(owner, plan.identity.outside)?);
+            }
+            let hand_over = aim.bind.own && plan.identity.owner.is_some();
+            let owners = owners.as_ref().filter(|_| hand_over).map(OwnedFd::as_fd);
+            let mode = aim.bind.mode;
+            all.trees.push(Tree {
+                mount: detached(aim.bind, &aim.target, &aim.place, owners)?,
+                personal: mode == BindMode::Write || aim.bind.own || aim.stat.st_uid == own_user(plan),
+                folder: FileType::from_raw_mode(aim.stat.st_mode).is_dir(),
+                target: aim.target,
+                source: aim.source,
+                mode,
+            });
+        }
         Ok(all)
-    }
-
-    /// Drops a tree that the one above it shows in the same way: what a link like `/bin` leads to, under `/usr`.
-    fn drop_shown_twice(&mut self, scratch: &[AbsPath]) {
-        let known: Vec<_> = self
-            .trees
-            .iter()
-            .map(|tree| (tree.target.clone(), tree.source.clone(), tree.shown))
-            .collect();
-        self.trees.retain(|tree| {
-            let above = known
-                .iter()
-                .filter(|(target, ..)| *target != tree.target && target.holds(&tree.target));
-            let Some((top, source, shown)) = above.max_by_key(|(target, ..)| target.as_str().len()) else {
-                return true;
-            };
-            let between = scratch.iter().any(|path| top.holds(path) && path.holds(&tree.target));
-            tree.source != tree.target || source != top || *shown != tree.shown || between
-        });
     }
 
     /// True when an idmapped mount hands over what the owner owns.
     pub(crate) fn hands_over(plan: &FencePlan) -> bool {
         plan.identity.owner.is_some() && plan.binds.iter().any(|bind| bind.own)
     }
+}
+
+/// A bind whose place has been found.
+struct Aim<'a> {
+    bind: &'a Bind,
+    source: AbsPath,
+    target: AbsPath,
+    place: OwnedFd,
+    stat: Stat,
+}
+
+/// Drops what the tree above shows in the same way: what a link like `/bin` leads to, under `/usr`.
+fn drop_shown_twice(aims: &mut Vec<Aim<'_>>, scratch: &[AbsPath]) {
+    let shown = |aim: &Aim<'_>| (aim.bind.mode, aim.bind.own);
+    let known: Vec<_> = aims
+        .iter()
+        .map(|aim| (aim.target.clone(), aim.source.clone(), shown(aim)))
+        .collect();
+    aims.retain(|aim| {
+        let above = known
+            .iter()
+            .filter(|(target, ..)| *target != aim.target && target.holds(&aim.target));
+        let Some((top, source, how)) = above.max_by_key(|(target, ..)| target.as_str().len()) else {
+            return true;
+        };
+        let between = scratch.iter().any(|path| top.holds(path) && path.holds(&aim.target));
+        aim.source != aim.target || source != top || *how != shown(aim) || between
+    });
 }
 
 fn own_user(plan: &FencePlan) -> u32 {

@@ -59,7 +59,11 @@ fn p13_cargo_builds_and_tests_inside() {
     let toolchain = home.ancestors().nth(2).unwrap().to_path_buf();
     for who in Who::all() {
         let mut desk = Desk::of(who);
-        if !desk.outside(&["bash", "-c", &format!("{} --version", home.display())]).status.success() {
+        if !desk
+            .outside(&["bash", "-c", &format!("{} --version", home.display())])
+            .status
+            .success()
+        {
             skipped(
                 1,
                 &format!("`{}` is not for everybody to run ({who:?})", home.display()),
