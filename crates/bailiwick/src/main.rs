@@ -1,1 +1,41 @@
-fn main() {}
+//! Bailiwick: runs an AI agent as its own user, with exactly the authority that its task needs.
+//!
+//! This crate composes the rooms, talks to people and holds the keys. One program plays every role: the person's
+//! commands, the daemon (mediator), the launcher and the gates; each is a process of its own.
+
+mod advice;
+mod cli;
+mod commands;
+mod context;
+mod daemon;
+mod descriptors;
+mod failure;
+mod link;
+mod places;
+mod protocol;
+mod terminal;
+mod visible;
+
+use std::process::ExitCode;
+
+use failure::Exit;
+
+fn main() -> ExitCode {
+    // The roles of other processes come first: they read no command line of the person's.
+    match std::env::args().nth(1).as_deref() {
+        Some(daemon::spare::LAUNCHER) => return daemon::spare::run_launcher(),
+        Some(daemon::spare::NETWORK_GATE) => return daemon::spare::run_network_gate(),
+        _ => {}
+    }
+    if let Err(e) = bailiwick_fence::become_caller_under_sudo() {
+        eprintln!("bailiwick: cannot become the user who called sudo: {e}");
+        return Exit::NotStarted.into();
+    }
+    match cli::run() {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit.into()
+        }
+    }
+}

@@ -208,7 +208,7 @@ pub enum ActError {
 }
 
 /// What `.` and `~` stand for while a rule file is read.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anchors {
     /// The root folder of the context; none where rules hold for all contexts.
     pub root: Option<AbsPath>,

@@ -25,7 +25,7 @@ pub struct SourceFile {
 }
 
 /// All that a policy is made of.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources {
     /// The files of `/etc/bailiwick`, in the order of their names.
     pub machine: Vec<SourceFile>,

@@ -1,0 +1,109 @@
+//! What a decision means to the person, and what would change it.
+
+use std::fmt::Write as _;
+
+use bailiwick_model::{AbsPath, Code, Decision, Layer, Reason, Request, Resource, Verdict};
+
+use crate::context::RULE_FILE;
+use crate::visible::visible;
+
+/// The answer as a sentence with its causes.
+pub fn told(request: &Request, decision: &Decision, root: &AbsPath) -> String {
+    let answer = match decision.verdict {
+        Verdict::Allow => "yes",
+        Verdict::Ask => "ask",
+        Verdict::Deny => "no",
+    };
+    let mut out = format!("{answer}: {} ({})\n", visible(&request.to_string()), decision.code);
+    for reason in &decision.reasons {
+        let _ = writeln!(out, "  {}", cause(reason));
+    }
+    for obligation in &decision.obligations {
+        let _ = writeln!(out, "  provided: {}", visible(&duty(obligation)));
+    }
+    if let Some(change) = change(request, decision, root) {
+        let _ = writeln!(out, "  to change it: {}", visible(&change));
+    }
+    out
+}
+
+fn cause(reason: &Reason) -> String {
+    match &reason.rule {
+        Some(rule) => format!(
+            "{} by {}:{} `{}` (layer {}): {}",
+            reason.verdict.as_str(),
+            visible(&rule.file),
+            rule.line,
+            visible(&rule.act),
+            rule.layer,
+            visible(&reason.text)
+        ),
+        None => format!("{}: {}", reason.verdict.as_str(), visible(&reason.text)),
+    }
+}
+
+fn duty(obligation: &bailiwick_model::Obligation) -> String {
+    use bailiwick_model::Obligation::{DialAddress, Guard, Hide, MatchServerName};
+    match obligation {
+        Hide { pattern } => format!("`{pattern}` in it stays hidden"),
+        Guard { pattern } => format!("`{pattern}` in it is not changed"),
+        DialAddress { address } => format!("only {address} is connected to"),
+        MatchServerName => "the TLS greeting names the same host".into(),
+    }
+}
+
+/// What a person could do so that the answer changes; none when it is yes.
+pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<String> {
+    let first = decision
+        .reasons
+        .iter()
+        .find(|reason| reason.verdict == decision.verdict)?;
+    match (decision.code, &first.rule) {
+        (Code::DeniedByRule, Some(rule)) if rule.layer == Layer::Builtin => {
+            Some("nothing in your rules can: this is built in, for every task".into())
+        }
+        (Code::DeniedByRule, Some(rule)) if rule.file == "preset:ceiling" => Some(format!(
+            "the shipped ceiling denies it; a ceiling of your own in ~/.config/bailiwick/*.toml takes its place (`{}`)",
+            rule.act
+        )),
+        (Code::DeniedByRule, Some(rule)) => Some(format!(
+            "remove or narrow `{}` at {}:{}",
+            rule.act, rule.file, rule.line
+        )),
+        (Code::NoRule, _) => Some(format!(
+            "add {} to {root}/{RULE_FILE}, then `bailiwick trust`{}",
+            line_for(request),
+            "; a ceiling that does not allow it must be widened too"
+        )),
+        (Code::AddressLoopback | Code::AddressPrivate, _) => {
+            Some("name the address itself in a rule, or pin the name to it under [network.hosts]".into())
+        }
+        (Code::AddressLinkLocal, _) => Some("nothing can: link-local addresses are always refused".into()),
+        (Code::AskedByRule, Some(rule)) => Some(format!(
+            "this build has no way to ask yet, so it is a no; allow it at {}:{} instead",
+            rule.file, rule.line
+        )),
+        _ => None,
+    }
+}
+
+fn line_for(request: &Request) -> String {
+    match &request.resource {
+        Resource::File(path) | Resource::Tree(path) => {
+            let key = if request.verb == bailiwick_model::Verb::Read {
+                "read"
+            } else {
+                "write"
+            };
+            format!("`{key} = [\"{path}\"]` under [files]")
+        }
+        Resource::Endpoint { host, port: 443 } => format!("`tunnel = [\"{host}\"]` under [network]"),
+        Resource::Endpoint { host, port } => format!("`tunnel = [\"{host}:{port}\"]` under [network]"),
+        Resource::Url(url) if url.scheme == bailiwick_model::Scheme::Https => {
+            format!("`tunnel = [\"{}\"]` under [network]", url.host)
+        }
+        Resource::Url(_) => format!("`allow = [\"{request}\"]` under [network]"),
+        Resource::Name(host) => format!("a rule that names `{host}` under [network]"),
+        Resource::Command(_) => "`allow = [\"run **\"]`".into(),
+    }
+}

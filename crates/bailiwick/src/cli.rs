@@ -1,0 +1,227 @@
+//! The command line: what was typed, and which command it means.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands;
+use crate::failure::{Done, Exit};
+
+/// Runs an AI agent with exactly the authority its task needs.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bailiwick",
+    version,
+    about,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
+struct Typed {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a program in the bailiwick of this folder
+    Run(RunArgs),
+    /// Say whether an act may be done here, by which rule, and what would change it
+    Can(CanArgs),
+    /// Say why something was decided, by the id that stood in its message
+    Explain(ExplainArgs),
+    /// Check or show the rules that hold here
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Trust this project's bailiwick.toml as it is now
+    Trust(TrustArgs),
+    /// Show or verify the log
+    #[command(subcommand)]
+    Log(LogCommand),
+    /// Say what this machine can enforce, promise by promise
+    Doctor(JsonArg),
+    /// Say which tasks run
+    Status(JsonArg),
+    /// The background process that decides
+    #[command(subcommand)]
+    Daemon(DaemonCommand),
+}
+
+/// What `run` takes.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Say nothing but failures
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// A mediator of this run's own, with its own log and key, that ends with it
+    #[arg(long)]
+    pub standalone: bool,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub command: Vec<String>,
+}
+
+/// What `can` takes.
+#[derive(Debug, Args)]
+pub struct CanArgs {
+    /// The act: VERB RESOURCE, for instance "read ~/.ssh/id_ed25519" or "GET http://localhost:8080/x"
+    pub act: String,
+    /// Judge as for this program, with its profile
+    #[arg(long, value_name = "PROGRAM")]
+    pub program: Option<String>,
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `explain` takes.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The id: 12 hex digits, or enough of them to be unique
+    pub id: String,
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The parts of `policy`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Read all rules, and tell every mistake and overlap
+    Check(JsonArg),
+    /// Show the rules in force
+    Show(ShowArgs),
+}
+
+/// What `policy show` takes.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Show layer by layer where each rule came from
+    #[arg(long, conflicts_with = "cedar")]
+    pub layers: bool,
+    /// Show the Cedar policies and their schema
+    #[arg(long)]
+    pub cedar: bool,
+    /// Show as for this program, with its profile
+    #[arg(long, value_name = "PROGRAM")]
+    pub program: Option<String>,
+}
+
+/// What `trust` takes.
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    /// Take trust back
+    #[arg(long)]
+    pub revoke: bool,
+}
+
+/// The parts of `log`.
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// Show records, one a line
+    Show(LogShowArgs),
+    /// Verify the whole log, offline
+    Verify(LogVerifyArgs),
+    /// Print where the log lies
+    Path,
+    /// Print a fresh signed checkpoint
+    Checkpoint,
+}
+
+/// What `log show` takes.
+#[derive(Debug, Args)]
+pub struct LogShowArgs {
+    /// Only the last N records
+    #[arg(short = 'n', long, value_name = "N")]
+    pub last: Option<usize>,
+    /// Only records of this task
+    #[arg(long, value_name = "ID")]
+    pub task: Option<bailiwick_model::TaskId>,
+    /// Only what was denied or refused
+    #[arg(long)]
+    pub denied: bool,
+    /// Each record as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Another log's folder
+    #[arg(long, value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+}
+
+/// What `log verify` takes.
+#[derive(Debug, Args)]
+pub struct LogVerifyArgs {
+    /// A checkpoint kept elsewhere, that the log must still hold
+    #[arg(long, value_name = "FILE")]
+    pub since: Option<PathBuf>,
+    /// Another log's folder
+    #[arg(long, value_name = "FOLDER", requires = "key")]
+    pub folder: Option<PathBuf>,
+    /// The public key to verify with: a file, or the key itself
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The parts of `daemon`.
+#[derive(Debug, Subcommand)]
+pub enum DaemonCommand {
+    /// Run it in the foreground
+    Run(DaemonRunArgs),
+    /// End it, and every task with it
+    Stop,
+}
+
+/// What `daemon run` takes.
+#[derive(Debug, Args)]
+pub struct DaemonRunArgs {
+    /// Say `ready` on stdout once it can be reached, then go into the background of its own session
+    #[arg(long, hide = true)]
+    pub detach: bool,
+}
+
+/// Whether to answer as JSON.
+#[derive(Debug, Args)]
+pub struct JsonArg {
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Reads the command line and does what it says.
+pub fn run() -> Done {
+    let typed = match Typed::try_parse() {
+        Ok(typed) => typed,
+        Err(told) => {
+            let _ = told.print();
+            return Ok(if told.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                ExitCode::SUCCESS
+            });
+        }
+    };
+    match typed.command {
+        Command::Run(args) => commands::run::run(&args),
+        Command::Can(args) => commands::can::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
+        Command::Policy(PolicyCommand::Check(args)) => commands::policy::check(&args),
+        Command::Policy(PolicyCommand::Show(args)) => commands::policy::show(&args),
+        Command::Trust(args) => commands::trust::run(&args),
+        Command::Log(LogCommand::Show(args)) => commands::log::show(&args),
+        Command::Log(LogCommand::Verify(args)) => commands::log::verify(&args),
+        Command::Log(LogCommand::Path) => commands::log::path(),
+        Command::Log(LogCommand::Checkpoint) => commands::log::checkpoint(),
+        Command::Doctor(args) => commands::doctor::run(&args),
+        Command::Status(args) => commands::status::run(&args),
+        Command::Daemon(DaemonCommand::Run(args)) => crate::daemon::run(args.detach),
+        Command::Daemon(DaemonCommand::Stop) => commands::status::stop(),
+    }
+}

@@ -1,0 +1,160 @@
+//! `bailiwick can`: the same answer as the gate would give, without doing anything.
+//!
+//! Promises: P14: the very function that the mediator decides with is called here, over the same rules.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use bailiwick_mediator::{Purpose, Rules, Snapshot, decide as decide_about};
+use bailiwick_model::{
+    AbsPath, Decision, Host, HttpUrl, Method, Millis, Request, Resource, Scheme, TaskId, Verb, Verdict,
+};
+use bailiwick_policy::Policy;
+
+use crate::advice;
+use crate::cli::CanArgs;
+use crate::context::Context;
+use crate::failure::{Done, Exit, Failure};
+use crate::places::Places;
+
+/// Runs the command.
+pub fn run(args: &CanArgs) -> Done {
+    let places = Places::find()?;
+    let here = super::run::here()?;
+    let store = super::trust::store_if_there(&places)?;
+    let context = Context::find(
+        &here,
+        &places,
+        args.program.as_deref(),
+        store.as_ref().map(|store| store as _),
+    )?;
+    let policy = Arc::new(context.load()?);
+    let (request, note) = read(&args.act, &here, &places.home)?;
+    let decision = decide(&policy, &request);
+    if args.json {
+        let answer =
+            serde_json::json!({ "request": request, "decision": decision, "root": context.root, "note": note });
+        println!("{answer}");
+    } else {
+        print!("{}", advice::told(&request, &decision, &context.root));
+        if let Some(note) = note {
+            println!("  note: {}", crate::visible::visible(&note));
+        }
+    }
+    Ok(match decision.verdict {
+        Verdict::Allow => ExitCode::SUCCESS,
+        Verdict::Ask => Exit::Waiting.into(),
+        Verdict::Deny => Exit::Denied.into(),
+    })
+}
+
+/// Decides as the mediator would for a root task with no history.
+fn decide(policy: &Arc<Policy>, request: &Request) -> Decision {
+    let rules: Arc<dyn Rules> = Arc::clone(policy) as _;
+    decide_about(
+        request,
+        &Snapshot::of_rules(request.task, rules, Millis(0), Purpose::Question),
+    )
+}
+
+/// Reads one act, without wildcards, as a request; a note says what was read differently than written.
+fn read(text: &str, here: &AbsPath, home: &AbsPath) -> Result<(Request, Option<String>), Failure> {
+    let form = || {
+        Failure::usage(format!("`{text}` is not an act: write `VERB RESOURCE`"))
+            .hint("for instance \"read ~/.ssh/id_ed25519\", \"write src/main.rs\", \"GET http://localhost:8080/x\", \"tunnel api.anthropic.com\"")
+    };
+    let (verb, resource) = text.trim().split_once(' ').ok_or_else(form)?;
+    let resource = resource.trim();
+    let verb: Verb = verb
+        .parse()
+        .map_err(|e: bailiwick_model::ActError| Failure::usage(e.to_string()))?;
+    let ask = |verb, resource| Request::new(TaskId([0; 8]), verb, resource);
+    let usage = |e: &dyn std::fmt::Display| Failure::usage(e.to_string());
+    match verb {
+        Verb::Http(method) => {
+            let url = HttpUrl::parse(resource).map_err(|e| usage(&e))?;
+            Ok(http(method, url, &ask))
+        }
+        Verb::Tunnel => {
+            let (host, port) = HttpUrl::authority(resource, 443).map_err(|e| usage(&e))?;
+            Ok((ask(Verb::Tunnel, Resource::Endpoint { host, port }), None))
+        }
+        Verb::Resolve => {
+            let host = Host::parse(resource).map_err(|e| usage(&e))?;
+            Ok((ask(Verb::Resolve, Resource::Name(host)), None))
+        }
+        Verb::Run => {
+            let words = resource.split_whitespace().map(str::to_owned).collect();
+            let note =
+                "programs run inside the fence with no authority of their own; this build does not tell commands apart";
+            Ok((ask(Verb::Run, Resource::Command(words)), Some(note.into())))
+        }
+        Verb::Read | Verb::Write | Verb::Create | Verb::Delete => file(verb, resource, here, home),
+    }
+}
+
+fn http(method: Method, url: HttpUrl, ask: &dyn Fn(Verb, Resource) -> Request) -> (Request, Option<String>) {
+    match url.scheme {
+        Scheme::Http => (ask(Verb::Http(method), Resource::Url(url)), None),
+        Scheme::Https => {
+            let note = format!(
+                "`{} {url}` can only go through a tunnel, by host name: this build does not see methods and paths inside TLS",
+                method.as_str()
+            );
+            (
+                ask(
+                    Verb::Tunnel,
+                    Resource::Endpoint {
+                        host: url.host,
+                        port: url.port,
+                    },
+                ),
+                Some(note),
+            )
+        }
+    }
+}
+
+fn file(verb: Verb, text: &str, here: &AbsPath, home: &AbsPath) -> Result<(Request, Option<String>), Failure> {
+    let (text, tree) = match text.strip_suffix("/**") {
+        Some(folder) => (if folder.is_empty() { "/" } else { folder }, true),
+        None => (text, false),
+    };
+    if text.contains('*') {
+        return Err(Failure::usage(format!(
+            "`{text}` is a pattern; ask about one path, or about a folder with `/**` at its end"
+        )));
+    }
+    let written = match text.strip_prefix("~") {
+        Some("") => home.clone(),
+        Some(rest) if rest.starts_with('/') => home
+            .join(rest.trim_start_matches('/'))
+            .map_err(|e| Failure::usage(e.to_string()))?,
+        _ => here.join(text).map_err(|e| Failure::usage(e.to_string()))?,
+    };
+    // What counts is the object that is reached: links are followed, as the kernel would.
+    let reached = std::fs::canonicalize(written.to_path_buf())
+        .ok()
+        .and_then(|path| AbsPath::new(path).ok());
+    let (path, mut note) = match reached {
+        Some(reached) if reached != written => {
+            let note = format!("{written} leads to {reached}, and that is what is judged");
+            (reached, Some(note))
+        }
+        _ => (written, None),
+    };
+    let private = ["/tmp", "/var/tmp", "/proc", "/dev"]
+        .iter()
+        .any(|top| AbsPath::new(top).is_ok_and(|top| top.holds(&path)));
+    if private {
+        note = Some(format!(
+            "{path} lies in a place that is made new and private for each task: inside, other files stand there"
+        ));
+    }
+    let resource = if tree {
+        Resource::Tree(path)
+    } else {
+        Resource::File(path)
+    };
+    Ok((Request::new(TaskId([0; 8]), verb, resource), note))
+}

@@ -1,0 +1,80 @@
+//! `bailiwick explain ID`: why something was decided, as it stands in the log.
+
+use std::process::ExitCode;
+
+use bailiwick_model::{AbsPath, Event, Record};
+
+use crate::advice;
+use crate::cli::ExplainArgs;
+use crate::failure::{Done, Failure};
+use crate::places::Places;
+use crate::visible::visible;
+
+/// Runs the command.
+pub fn run(args: &ExplainArgs) -> Done {
+    let places = Places::find()?;
+    let wanted = args
+        .id
+        .trim_matches(|c: char| !c.is_ascii_alphanumeric())
+        .to_ascii_lowercase();
+    if wanted.len() < 4 || !wanted.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Failure::usage(format!(
+            "`{}` is not an id: 12 hex digits, or at least 4 of them",
+            visible(&args.id)
+        ))
+        .hint("an id stands in every refusal, and in `bailiwick log show --denied`"));
+    }
+    let mut found: Vec<(u64, Record)> = Vec::new();
+    let mut root = AbsPath::root();
+    let mut roots = std::collections::BTreeMap::new();
+    for entry in super::log::read(&places.log())? {
+        let (index, record) = entry?;
+        match (&record.event, record.task) {
+            (Event::TaskStarted { context, .. }, Some(task)) => {
+                roots.insert(task, context.0.clone());
+            }
+            (Event::Decided { id, .. } | Event::Refused { id, .. }, task) if id.to_string().starts_with(&wanted) => {
+                if let Some(folder) = task.and_then(|task| roots.get(&task)) {
+                    root = AbsPath::new(folder).unwrap_or(root);
+                }
+                found.push((index, record));
+            }
+            _ => {}
+        }
+    }
+    let (index, record) = match found.as_slice() {
+        [one] => one,
+        [] => {
+            return Err(Failure::usage(format!("no decision in the log has the id `{wanted}`"))
+                .hint("the log of a `--standalone` run lies in a folder of its own"));
+        }
+        several => {
+            let ids: Vec<String> = several.iter().filter_map(|(_, record)| id_of(record)).collect();
+            return Err(Failure::usage(format!(
+                "`{wanted}` is the beginning of several ids: {}",
+                ids.join(", ")
+            )));
+        }
+    };
+    if args.json {
+        println!("{}", serde_json::json!({ "index": index, "record": record }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    match &record.event {
+        Event::Decided { request, decision, .. } => print!("{}", advice::told(request, decision, &root)),
+        Event::Refused { code, what, .. } => {
+            println!("no: {} ({code})", visible(what));
+            println!("  the gate refused it by itself: it was not a request that rules could judge");
+        }
+        _ => {}
+    }
+    println!("  recorded: log record {index}, {}", super::log::time(record.time));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn id_of(record: &Record) -> Option<String> {
+    match &record.event {
+        Event::Decided { id, .. } | Event::Refused { id, .. } => Some(id.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,258 @@
+//! `bailiwick log`: shows and verifies the log, from its files alone.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use bailiwick_ledger::VerifierKey;
+use bailiwick_model::{Event, Millis, Record, Verdict};
+
+use crate::cli::{LogShowArgs, LogVerifyArgs};
+use crate::failure::{Done, Exit, Failure};
+use crate::link::Link;
+use crate::places::Places;
+use crate::protocol::{PersonAnswer, PersonCall};
+use crate::visible::visible;
+
+/// One record and its place, or why it cannot be read.
+pub type Entry = Result<(u64, Record), Failure>;
+
+/// Reads a log.
+pub fn read(folder: &Path) -> Result<impl Iterator<Item = Entry>, Failure> {
+    let refuse = |e: &dyn std::fmt::Display| {
+        Failure::fault(format!("cannot read the log in `{}`: {e}", folder.display()))
+            .hint("`bailiwick log verify` says more")
+    };
+    if !folder.exists() {
+        return Err(Failure::fault(format!("there is no log in `{}`", folder.display()))
+            .hint("it begins with the first `bailiwick run`"));
+    }
+    let folder = folder.to_owned();
+    let entries = bailiwick_ledger::read(&folder).map_err(|e| refuse(&e))?;
+    Ok(entries.map(move |entry| {
+        entry.map_err(|e| Failure::fault(format!("cannot read the log in `{}`: {e}", folder.display())))
+    }))
+}
+
+/// Prints where the log lies.
+pub fn path() -> Done {
+    println!("{}", Places::find()?.log().display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a fresh checkpoint.
+pub fn checkpoint() -> Done {
+    let mut link = Link::open(&Places::find()?)?;
+    link.say(&PersonCall::Checkpoint)?;
+    match link.hear()? {
+        (PersonAnswer::Checkpoint(note), _) => print!("{note}"),
+        (PersonAnswer::Failed(fault), _) => return Err(Failure::fault(fault.to_string()).hint(fault.hint)),
+        _ => return Err(Failure::fault("the daemon answered something that was not asked")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows records.
+pub fn show(args: &LogShowArgs) -> Done {
+    let folder = args
+        .folder
+        .clone()
+        .map_or_else(|| Places::find().map(|places| places.log()), Ok)?;
+    let wanted = |record: &Record| {
+        args.task.is_none_or(|task| record.task == Some(task)) && (!args.denied || is_denial(&record.event))
+    };
+    let mut kept = std::collections::VecDeque::new();
+    for entry in read(&folder)? {
+        let (index, record) = entry?;
+        if !wanted(&record) {
+            continue;
+        }
+        match args.last {
+            None => print_record(index, &record, args.json),
+            Some(last) => {
+                kept.push_back((index, record));
+                if kept.len() > last {
+                    kept.pop_front();
+                }
+            }
+        }
+    }
+    for (index, record) in kept {
+        print_record(index, &record, args.json);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_denial(event: &Event) -> bool {
+    match event {
+        Event::Decided { decision, .. } => decision.verdict != Verdict::Allow,
+        Event::Refused { .. } => true,
+        _ => false,
+    }
+}
+
+fn print_record(index: u64, record: &Record, json: bool) {
+    use std::io::Write as _;
+    let line = if json {
+        serde_json::json!({ "index": index, "record": record }).to_string()
+    } else {
+        let task = record.task.map_or_else(|| "-".repeat(16), |task| task.to_string());
+        format!(
+            "{index:>7}  {}  {task}  {}",
+            time(record.time),
+            visible(&sentence(&record.event))
+        )
+    };
+    // A reader that stops reading (`| head`) is no fault of the log's.
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+fn sentence(event: &Event) -> String {
+    match event {
+        Event::Opened {
+            build,
+            recovered_bytes: 0,
+        } => format!("log opened by {build}"),
+        Event::Opened { build, recovered_bytes } => {
+            format!("log opened by {build}, {recovered_bytes} unfinished bytes cut off")
+        }
+        Event::TaskStarted {
+            principal,
+            context,
+            command,
+            ..
+        } => {
+            format!("started for {principal} in {context}: {}", command.join(" "))
+        }
+        Event::Decided {
+            id, request, decision, ..
+        } => {
+            let address = request
+                .address()
+                .map(|address| format!(" at {address}"))
+                .unwrap_or_default();
+            let rule = decision.reasons.first().and_then(|reason| reason.rule.as_ref());
+            let rule = rule.map(|rule| format!(" by {rule}")).unwrap_or_default();
+            format!(
+                "{} {request}{address} ({}{rule}, {id})",
+                decision.verdict.as_str(),
+                decision.code
+            )
+        }
+        Event::Settled { id, done: true, note } => format!("done ({id}) {note}"),
+        Event::Settled { id, done: false, note } => format!("not done ({id}) {note}"),
+        Event::Refused { id, code, what } => format!("refused {what} ({code}, {id})"),
+        Event::TaskEnded { status } => format!("ended with {status}"),
+        Event::Trusted {
+            file, trusted: true, ..
+        } => format!("trusted {file}"),
+        Event::Trusted {
+            file, trusted: false, ..
+        } => format!("no longer trusted {file}"),
+    }
+}
+
+/// A time in UTC (RFC 3339).
+pub fn time(at: Millis) -> String {
+    let (seconds, millis) = (at.0 / 1000, at.0 % 1000);
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+/// The date of a day since 1970-01-01, in the Gregorian calendar: counts eras of 400 years that begin on 1 March.
+fn date(days: u64) -> (u64, u64, u64) {
+    let shifted = days.saturating_add(719_468);
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// Verifies a log.
+pub fn verify(args: &LogVerifyArgs) -> Done {
+    let places = Places::find()?;
+    let folder = args.folder.clone().unwrap_or_else(|| places.log());
+    if !folder.exists() {
+        return Err(Failure::fault(format!("there is no log in `{}`", folder.display()))
+            .hint("it begins with the first `bailiwick run`"));
+    }
+    let key = verifier(args, &places)?;
+    let since = args.since.as_ref().map(std::fs::read_to_string).transpose();
+    let since = since.map_err(|e| Failure::usage(format!("cannot read the checkpoint: {e}")))?;
+    match bailiwick_ledger::verify(&folder, &key, since.as_deref()) {
+        Ok(verified) => {
+            if args.json {
+                println!(
+                    "{}",
+                    serde_json::json!({ "verified": true, "size": verified.size, "checkpoint_size": verified.checkpoint_size, "unsigned_tail": verified.unsigned_tail })
+                );
+            } else {
+                println!(
+                    "verified: {} records, signed up to {}",
+                    verified.size, verified.checkpoint_size
+                );
+                if since.is_none() {
+                    println!(
+                        "note: going back to an older state as a whole is found only with `--since`, by a checkpoint kept elsewhere"
+                    );
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(fault) => {
+            if args.json {
+                println!(
+                    "{}",
+                    serde_json::json!({ "verified": false, "fault": fault.to_string() })
+                );
+            }
+            Err(
+                Failure::new(Exit::Unverified, format!("the log does not verify: {fault}"))
+                    .hint("keep a copy of the folder before anything else is done with it"),
+            )
+        }
+    }
+}
+
+fn verifier(args: &LogVerifyArgs, places: &Places) -> Result<VerifierKey, Failure> {
+    let written = args
+        .key
+        .clone()
+        .unwrap_or_else(|| places.log_verifier().display().to_string());
+    let text = if Path::new(&written).exists() {
+        std::fs::read_to_string(&written)
+            .map_err(|e| Failure::usage(format!("cannot read the key `{written}`: {e}")))?
+    } else {
+        written
+    };
+    text.trim()
+        .parse()
+        .map_err(|e| Failure::usage(format!("`{}` is not a verifier key: {e}", visible(text.trim()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_calendar_times() {
+        assert_eq!(time(Millis(0)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time(Millis(951_782_400_123)), "2000-02-29T00:00:00.123Z");
+        assert_eq!(time(Millis(1_795_996_800_000)), "2026-11-30T00:00:00.000Z");
+        assert_eq!(time(Millis(4_107_542_399_999)), "2100-02-28T23:59:59.999Z");
+    }
+}

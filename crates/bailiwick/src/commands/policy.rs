@@ -1,0 +1,79 @@
+//! `bailiwick policy`: reads the rules, tells mistakes and overlaps, shows what is in force.
+
+use std::process::ExitCode;
+
+use bailiwick_policy::Policy;
+
+use crate::cli::{JsonArg, ShowArgs};
+use crate::context::Context;
+use crate::failure::{Done, Failure};
+use crate::places::Places;
+use crate::visible::{visible, visible_lines};
+
+fn context(program: Option<&str>) -> Result<Context, Failure> {
+    let places = Places::find()?;
+    let store = super::trust::store_if_there(&places)?;
+    Context::find(
+        &super::run::here()?,
+        &places,
+        program,
+        store.as_ref().map(|store| store as _),
+    )
+}
+
+/// Checks a project's file as if it were trusted: a mistake must be found before trust is given.
+pub fn check(args: &JsonArg) -> Done {
+    let mut context = context(None)?;
+    let untrusted = context.sources.project.is_some() && !context.sources.project_trusted;
+    context.sources.project_trusted = true;
+    let policy = context.load()?;
+    let overlaps = policy.overlaps();
+    if args.json {
+        let warnings: Vec<String> = policy.warnings().iter().map(ToString::to_string).collect();
+        let pairs: Vec<String> = overlaps.iter().map(|overlap| overlap.text.clone()).collect();
+        println!(
+            "{}",
+            serde_json::json!({ "rules": policy.rules().len(), "warnings": warnings, "overlaps": pairs, "trusted": !untrusted })
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    for warning in policy.warnings() {
+        println!("warning: {}", visible(&warning.to_string()));
+        if let Some(hint) = &warning.hint {
+            println!("  hint: {}", visible(hint));
+        }
+    }
+    for overlap in &overlaps {
+        println!("overlap: {}", visible(&overlap.text));
+    }
+    println!(
+        "{} rules in force for {}, no mistakes",
+        policy.rules().len(),
+        context.root
+    );
+    if untrusted {
+        println!("note: bailiwick.toml is not trusted yet, so only its denies hold: `bailiwick trust`");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the rules.
+pub fn show(args: &ShowArgs) -> Done {
+    let policy = context(args.program.as_deref())?.load()?;
+    if args.cedar {
+        println!("// schema\n{}\n// policies\n{}", Policy::schema(), policy.to_cedar());
+    } else if args.layers {
+        print!("{}", visible_lines(&policy.layers()));
+        println!();
+    } else {
+        for rule in policy.rules() {
+            println!(
+                "{:<5} {}   ({})",
+                rule.effect.as_str(),
+                visible(&rule.origin.act),
+                visible(&rule.origin.to_string())
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,63 @@
+//! `bailiwick status` and `bailiwick daemon stop`.
+
+use std::process::ExitCode;
+
+use crate::cli::JsonArg;
+use crate::failure::{Done, Failure};
+use crate::link::Link;
+use crate::places::Places;
+use crate::protocol::{PersonAnswer, PersonCall};
+use crate::visible::visible;
+
+/// Says which tasks run.
+pub fn run(args: &JsonArg) -> Done {
+    let places = Places::find()?;
+    let Some(mut link) = Link::to_running(&places)? else {
+        if args.json {
+            println!("{}", serde_json::json!({ "running": false }));
+        } else {
+            println!("no daemon runs; `bailiwick run` starts one");
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    link.say(&PersonCall::Status)?;
+    let (PersonAnswer::Status(status), _) = link.hear()? else {
+        return Err(Failure::fault("the daemon answered something that was not asked"));
+    };
+    if args.json {
+        println!("{}", serde_json::json!({ "running": true, "daemon": status }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let log = if status.log_healthy {
+        "the log takes records"
+    } else {
+        "the log CANNOT BE WRITTEN: what must be recorded is denied"
+    };
+    println!(
+        "daemon {} (build {}), {} records, {log}",
+        status.pid, status.build, status.records
+    );
+    for task in &status.tasks {
+        println!(
+            "  {}  since {}  {}  {}",
+            task.id,
+            super::log::time(task.started),
+            visible(&task.context),
+            visible(&task.command.join(" "))
+        );
+    }
+    if status.tasks.is_empty() {
+        println!("  no task runs");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the daemon.
+pub fn stop() -> Done {
+    let places = Places::find()?;
+    match Link::to_running(&places)? {
+        Some(link) => link.stop(&places)?,
+        None => eprintln!("bailiwick: no daemon runs"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

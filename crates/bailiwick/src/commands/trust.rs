@@ -1,0 +1,67 @@
+//! `bailiwick trust`: says that this very content of a project's rule file speaks for the person.
+
+use std::process::ExitCode;
+
+use bailiwick_store::SqliteStore;
+
+use crate::cli::TrustArgs;
+use crate::context::{Context, RULE_FILE, store_failure};
+use crate::failure::{Done, Failure};
+use crate::link::Link;
+use crate::places::Places;
+use crate::protocol::{PersonAnswer, PersonCall};
+use crate::visible::visible;
+
+/// Opens the store, if there is one: without one nothing has been trusted yet.
+pub fn store_if_there(places: &Places) -> Result<Option<SqliteStore>, Failure> {
+    if places.store().symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    SqliteStore::open(&places.store())
+        .map(Some)
+        .map_err(|fault| store_failure(&fault))
+}
+
+/// Runs the command.
+pub fn run(args: &TrustArgs) -> Done {
+    let places = Places::find()?;
+    if std::env::var_os("BAILIWICK").is_some() {
+        return Err(Failure::usage(
+            "trust is given by a person, outside: this is the inside of a bailiwick",
+        ));
+    }
+    let here = super::run::here()?;
+    let mut context = Context::find(&here, &places, None, None)?;
+    let Some(file) = context.sources.project.clone() else {
+        return Err(Failure::usage(format!("there is no {RULE_FILE} in {}", context.root))
+            .hint("without one the preset `coding` holds, and needs no trust"));
+    };
+    context.sources.project_trusted = true;
+    let policy = context.load()?;
+    let digest = bailiwick_policy::trust_digest(&file);
+    let mut link = Link::open(&places)?;
+    link.say(&PersonCall::Trust {
+        file: file.name.clone(),
+        digest,
+        trusted: !args.revoke,
+    })?;
+    match link.hear()? {
+        (PersonAnswer::Done, _) => {}
+        (PersonAnswer::Failed(fault), _) => return Err(Failure::fault(fault.to_string()).hint(fault.hint)),
+        _ => return Err(Failure::fault("the daemon answered something that was not asked")),
+    }
+    if args.revoke {
+        println!("no longer trusted: {} (only its denies hold)", visible(&file.name));
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "trusted: {} as it is now ({})",
+        visible(&file.name),
+        digest.to_string().get(..16).unwrap_or_default()
+    );
+    for rule in policy.rules().iter().filter(|rule| rule.origin.file == file.name) {
+        println!("  {:<5} {}", rule.effect.as_str(), visible(&rule.origin.act));
+    }
+    println!("any change to it takes the trust away");
+    Ok(ExitCode::SUCCESS)
+}

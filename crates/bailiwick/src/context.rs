@@ -1,0 +1,228 @@
+//! The context of a folder: its root, and the rules that hold there.
+//!
+//! Promises: P2 (the person's ceiling is always among the layers). Trust: a project's file may come from anyone: it
+//! only narrows until its very content is trusted.
+//! See: DESIGN, "Rules people write": nearest `bailiwick.toml`, else the top of the git work tree, else the folder.
+
+use std::path::Path;
+
+use bailiwick_gate::Store;
+use bailiwick_model::{AbsPath, Anchors, ContextId};
+use bailiwick_policy::{Diagnostic, Policy, SourceFile, Sources};
+
+use crate::failure::{Exit, Failure};
+use crate::places::{MACHINE_RULES, Places};
+
+/// The name of a project's rule file.
+pub const RULE_FILE: &str = "bailiwick.toml";
+
+/// Largest rule file, in bytes.
+const MAX_RULE_FILE: u64 = 1024 * 1024;
+
+/// A place of work, with what its rules are read from.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The root folder.
+    pub root: AbsPath,
+    /// What the rules are read from.
+    pub sources: Sources,
+}
+
+impl Context {
+    /// Finds the context of a folder and reads its rule files. `program` names the agent, for its profile.
+    pub fn find(
+        directory: &AbsPath,
+        places: &Places,
+        program: Option<&str>,
+        store: Option<&dyn Store>,
+    ) -> Result<Self, Failure> {
+        let root = find_root(directory, &places.home)?;
+        let project = read_rule_file(
+            &root
+                .join(RULE_FILE)
+                .map_err(|e| Failure::usage(e.to_string()))?
+                .to_path_buf(),
+        )?;
+        let trusted = match (&project, store) {
+            (Some(file), Some(store)) => store
+                .is_trusted(&file.name, &bailiwick_policy::trust_digest(file))
+                .map_err(|fault| store_failure(&fault))?,
+            _ => false,
+        };
+        let name = program.map(|program| program.rsplit('/').next().unwrap_or(program));
+        let profiles = name
+            .and_then(bailiwick_policy::profile_for)
+            .map(str::to_owned)
+            .into_iter()
+            .collect();
+        let sources = Sources {
+            machine: read_rule_folder(Path::new(MACHINE_RULES))?,
+            person: read_rule_folder(&places.config)?,
+            project,
+            project_trusted: trusted,
+            profiles,
+            anchors: Anchors {
+                root: Some(root.clone()),
+                home: places.home.clone(),
+            },
+        };
+        Ok(Self { root, sources })
+    }
+
+    /// Compiles the rules; every mistake in them is told.
+    pub fn load(&self) -> Result<Policy, Failure> {
+        bailiwick_policy::load(&self.sources).map_err(|diagnostics| rule_failure(&diagnostics))
+    }
+
+    /// The context's id: its root.
+    pub fn id(&self) -> ContextId {
+        ContextId(self.root.as_str().into())
+    }
+}
+
+/// The failure that mistakes in rules are: the first one is the message, the rest follow.
+pub fn rule_failure(diagnostics: &[Diagnostic]) -> Failure {
+    let mut lines = Vec::new();
+    let mut hint = None;
+    for diagnostic in diagnostics {
+        match (&diagnostic.hint, lines.is_empty()) {
+            (Some(text), true) if diagnostics.len() == 1 => hint = Some(text.clone()),
+            _ => {}
+        }
+        lines.push(diagnostic.to_string());
+        if diagnostics.len() > 1 {
+            lines.extend(diagnostic.hint.as_ref().map(|text| format!("  hint: {text}")));
+        }
+    }
+    Failure {
+        exit: Exit::Usage,
+        message: lines.join("\n"),
+        hint,
+    }
+}
+
+/// The failure that a store's fault is.
+pub fn store_failure(fault: &bailiwick_gate::StoreFault) -> Failure {
+    use bailiwick_gate::StoreFault::{Damaged, Newer, Unusable};
+    let hint = match fault {
+        Newer { .. } => "use the newer build, or set XDG_STATE_HOME to a fresh folder for this one",
+        Damaged { .. } => "nothing was changed; move the file aside to begin a new one: trust must then be given again",
+        Unusable { .. } => "see that the folder exists, is yours, and has room",
+    };
+    Failure::fault(fault.to_string()).hint(hint)
+}
+
+/// The root of the context that a folder belongs to: never `/`, never the home folder.
+pub fn find_root(directory: &AbsPath, home: &AbsPath) -> Result<AbsPath, Failure> {
+    let too_wide = |folder: &str| folder == "/" || folder == home.as_str();
+    let has = |folder: &str, name: &str| Path::new(folder).join(name).symlink_metadata().is_ok();
+    let folders = || {
+        directory
+            .ancestors()
+            .map(|folder| (folder, AbsPath::new(folder)))
+            .take_while(|(folder, _)| !too_wide(folder))
+    };
+    if directory.as_str().contains('*') {
+        return Err(Failure::usage(format!(
+            "the folder `{directory}` has a `*` in its name, which rules cannot name"
+        ))
+        .hint("rename the folder"));
+    }
+    for mark in [RULE_FILE, ".git"] {
+        if let Some((_, Ok(root))) = folders().find(|(folder, _)| has(folder, mark)) {
+            return Ok(root);
+        }
+    }
+    if too_wide(directory.as_str()) {
+        let what = if directory.as_str() == "/" {
+            "the root folder"
+        } else {
+            "your home folder"
+        };
+        return Err(
+            Failure::usage(format!("`{directory}` is {what}: all in it would be the agent's"))
+                .hint("go to the project's folder, or make one: `mkdir project && cd project`"),
+        );
+    }
+    Ok(directory.clone())
+}
+
+fn read_rule_folder(folder: &Path) -> Result<Vec<SourceFile>, Failure> {
+    let refuse = |e: std::io::Error| Failure::fault(format!("cannot read the rules in `{}`: {e}", folder.display()));
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(refuse(e).hint("rules that cannot be read are never taken for absent")),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(refuse)?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    paths
+        .iter()
+        .filter_map(|path| read_rule_file(path).transpose())
+        .collect()
+}
+
+/// Reads one rule file; none when it does not exist.
+pub fn read_rule_file(path: &Path) -> Result<Option<SourceFile>, Failure> {
+    let refuse = |cause: String| {
+        Failure::usage(format!("cannot read `{}`: {cause}", path.display()))
+            .hint("a rule file that cannot be read is never taken for absent")
+    };
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => return Err(refuse("it is not a file".into())),
+        Ok(found) if found.len() > MAX_RULE_FILE => {
+            return Err(refuse(format!("it is larger than {MAX_RULE_FILE} bytes")));
+        }
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && path.symlink_metadata().is_err() => return Ok(None),
+        Err(e) => return Err(refuse(e.to_string())),
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| refuse(e.to_string()))?;
+    Ok(Some(SourceFile {
+        name: path.display().to_string(),
+        text,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_the_nearest_mark_and_never_the_home() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = AbsPath::new(folder.path()).unwrap();
+        let at = |path: &str| home.join(path).unwrap();
+        std::fs::create_dir_all(folder.path().join("p/.git")).unwrap();
+        std::fs::create_dir_all(folder.path().join("p/sub/deep")).unwrap();
+        std::fs::create_dir_all(folder.path().join("plain")).unwrap();
+        assert_eq!(find_root(&at("p/sub/deep"), &home).unwrap(), at("p"));
+        std::fs::write(folder.path().join("p/sub/bailiwick.toml"), "").unwrap();
+        assert_eq!(find_root(&at("p/sub/deep"), &home).unwrap(), at("p/sub"));
+        assert_eq!(find_root(&at("plain"), &home).unwrap(), at("plain"));
+        std::fs::create_dir(folder.path().join(".git")).unwrap();
+        assert_eq!(
+            find_root(&at("plain"), &home).unwrap(),
+            at("plain"),
+            "a mark in the home is not one"
+        );
+        assert_eq!(find_root(&home, &home).unwrap_err().exit, Exit::Usage);
+        assert_eq!(find_root(&AbsPath::root(), &home).unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn a_rule_file_that_cannot_be_read_is_not_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read_rule_file(&folder.path().join("none.toml")).unwrap().is_none());
+        std::fs::create_dir(folder.path().join("folder.toml")).unwrap();
+        assert!(read_rule_file(&folder.path().join("folder.toml")).is_err());
+        std::os::unix::fs::symlink("nowhere", folder.path().join("link.toml")).unwrap();
+        assert!(read_rule_file(&folder.path().join("link.toml")).is_err());
+    }
+}

@@ -1,0 +1,270 @@
+//! The daemon: holds the mediator, the keys, the log and the store; parses nothing hostile but bounded frames.
+//!
+//! Answers: who decides, and for whom? Promises: P10 (one log, one writer), P4 (what it cannot do is refused).
+//! Trust: the path socket carries the person's own commands; peers of other users, and peers that live in a fence,
+//! are turned away. Gates speak on channels of their own (`task`), each bound to one task.
+
+pub mod person;
+pub mod plan;
+pub mod spare;
+mod surroundings;
+pub mod task;
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bailiwick_gate::{Clock, Store};
+use bailiwick_ledger::{Log, SigningKey};
+use bailiwick_mediator::Mediator;
+use bailiwick_model::TaskId;
+use bailiwick_policy::{Policy, Sources};
+use bailiwick_store::SqliteStore;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use crate::context::store_failure;
+use crate::failure::{Done, Failure};
+use crate::places::Places;
+use surroundings::{KernelRandom, WallClock};
+
+/// A daemon without tasks ends after this time.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// How often abandoned permits are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The name of the log, as it stands in its checkpoints.
+const ORIGIN: &str = "bailiwick.log";
+
+/// What all connections share.
+pub struct Daemon {
+    /// Where things lie.
+    pub places: Places,
+    /// The reference monitor.
+    pub mediator: Arc<Mediator>,
+    /// The log.
+    pub log: Log,
+    /// Trust and tasks.
+    pub store: SqliteStore,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Processes started ahead of time.
+    pub spares: spare::Spares,
+    /// The tasks that run.
+    pub running: Mutex<BTreeMap<TaskId, task::Handle>>,
+    /// Compiled rules, by what they were compiled from.
+    compiled: Mutex<Vec<(Sources, Arc<Policy>)>>,
+}
+
+/// Takes a lock; a thread that panicked while it held it left whole values behind.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Most compiled rule sets that are kept.
+const COMPILED: usize = 64;
+
+impl Daemon {
+    /// The compiled rules of a context, from the cache when nothing they come from has changed.
+    pub fn compile(&self, context: &crate::context::Context) -> Result<Arc<Policy>, Failure> {
+        let known = lock(&self.compiled)
+            .iter()
+            .find(|(from, _)| *from == context.sources)
+            .map(|(_, policy)| Arc::clone(policy));
+        if let Some(policy) = known {
+            return Ok(policy);
+        }
+        let policy = Arc::new(context.load()?);
+        let mut compiled = lock(&self.compiled);
+        if compiled.len() >= COMPILED {
+            compiled.clear();
+        }
+        compiled.push((context.sources.clone(), Arc::clone(&policy)));
+        Ok(policy)
+    }
+}
+
+/// Runs the daemon until it is told to stop, or has had nothing to do for a while.
+pub fn run(detach: bool) -> Done {
+    let say = |word: &str| {
+        if detach {
+            use std::io::Write as _;
+            let _ = writeln!(std::io::stdout(), "{word}");
+        }
+    };
+    let places = Places::find()?;
+    places.make_state()?;
+    let _only_one = match only_one(&places)? {
+        Some(lock) => lock,
+        None if detach => {
+            say("another");
+            return Ok(ExitCode::SUCCESS);
+        }
+        None => {
+            return Err(Failure::fault("another daemon runs already")
+                .hint("`bailiwick status` shows it, `bailiwick daemon stop` ends it"));
+        }
+    };
+    if detach {
+        let _ = rustix::process::setsid();
+    }
+    let daemon = Arc::new(open(places)?);
+    let listener = listen(&daemon.places)?;
+    say("ready");
+    if detach {
+        // Whoever waited for the word goes on; nothing else is ever said there.
+        let null = std::fs::OpenOptions::new().write(true).open("/dev/null");
+        if let Ok(null) = null {
+            let _ = rustix::stdio::dup2_stdout(null);
+        }
+    }
+    background(&daemon);
+    for connection in listener.incoming() {
+        let daemon = Arc::clone(&daemon);
+        match connection {
+            Ok(socket) => {
+                std::thread::spawn(move || {
+                    if let Err(cause) = person::serve(&daemon, &socket) {
+                        eprintln!("bailiwick: a connection ended: {cause}");
+                    }
+                });
+            }
+            Err(e) => eprintln!("bailiwick: a connection could not be taken: {e}"),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends every task, closes the log, and leaves.
+pub fn leave(daemon: &Daemon) -> ! {
+    let handles: Vec<task::Handle> = lock(&daemon.running).values().cloned().collect();
+    for handle in &handles {
+        handle.end();
+    }
+    let begun = std::time::Instant::now();
+    while !lock(&daemon.running).is_empty() && begun.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let _ = std::fs::remove_file(daemon.places.socket());
+    if let Err(fault) = daemon.log.checkpoint() {
+        eprintln!("bailiwick: the last checkpoint could not be written: {fault}");
+    }
+    std::process::exit(0)
+}
+
+fn background(daemon: &Arc<Daemon>) {
+    let daemon = Arc::clone(daemon);
+    std::thread::spawn(move || {
+        let mut idle_since = std::time::Instant::now();
+        loop {
+            if let Err(e) = daemon.spares.fill() {
+                eprintln!("bailiwick: a spare process could not be started: {e}");
+            }
+            std::thread::sleep(SWEEP);
+            if let Err(fault) = daemon.mediator.sweep(daemon.clock.now()) {
+                eprintln!("bailiwick: abandoned permits are not on record: {fault}");
+            }
+            if !lock(&daemon.running).is_empty() {
+                idle_since = std::time::Instant::now();
+            } else if idle_since.elapsed() > IDLE {
+                leave(&daemon);
+            }
+        }
+    });
+}
+
+fn only_one(places: &Places) -> Result<Option<std::os::fd::OwnedFd>, Failure> {
+    let path = places.lock();
+    let refuse = |e: rustix::io::Errno| Failure::fault(format!("cannot use `{}`: {e}", path.display()));
+    let file = rustix::fs::open(
+        &path,
+        OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::from_raw_mode(0o600),
+    )
+    .map_err(refuse)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(e) => Err(refuse(e)),
+    }
+}
+
+fn open(places: Places) -> Result<Daemon, Failure> {
+    let key = SigningKey::load_or_create(&places.log_key(), ORIGIN).map_err(|fault| {
+        Failure::fault(format!("cannot use the log's key: {fault}"))
+            .hint("without its key the log cannot go on; a key from a backup, or a fresh state folder (XDG_STATE_HOME), will do")
+    })?;
+    let verifier = key.verifier().to_string();
+    let clock: Arc<dyn Clock> = Arc::new(WallClock);
+    let (log, _) = Log::open(&places.log(), key, ORIGIN, Arc::clone(&clock)).map_err(|fault| {
+        Failure::fault(format!("cannot open the log: {fault}"))
+            .hint("nothing was changed: `bailiwick log verify` says more; with the folder moved aside a new log begins")
+    })?;
+    std::fs::write(places.log_verifier(), format!("{verifier}\n"))
+        .map_err(|e| Failure::fault(format!("cannot write the log's public key: {e}")))?;
+    let store = SqliteStore::open(&places.store()).map_err(|fault| store_failure(&fault))?;
+    store.mark_lost(clock.now()).map_err(|fault| store_failure(&fault))?;
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+    Ok(Daemon {
+        mediator: Arc::new(Mediator::new(
+            Arc::new(log.clone()),
+            Arc::clone(&clock),
+            Arc::new(KernelRandom),
+        )),
+        places,
+        log,
+        store,
+        clock,
+        spares: spare::Spares::new(program),
+        running: Mutex::new(BTreeMap::new()),
+        compiled: Mutex::new(Vec::new()),
+    })
+}
+
+fn listen(places: &Places) -> Result<UnixListener, Failure> {
+    let path = places.socket();
+    // The lock is held, so a socket that lies there belongs to no one.
+    let _ = std::fs::remove_file(&path);
+    UnixListener::bind(&path).map_err(|e| {
+        Failure::fault(format!("cannot listen on `{}`: {e}", path.display()))
+            .hint("if the path is too long for a socket (107 bytes), set XDG_STATE_HOME to a shorter one")
+    })
+}
+
+/// A mediator of one run's own: the same processes, with a state folder that belongs to this run alone.
+#[derive(Debug)]
+pub struct Standalone {
+    places: Places,
+}
+
+impl Standalone {
+    /// Makes the folder.
+    pub fn begin(places: &Places) -> Result<Self, Failure> {
+        let mut random = [0u8; 8];
+        bailiwick_gate::Random::fill(&KernelRandom, &mut random);
+        let name = TaskId(random).to_string();
+        let own = Places {
+            state: places.state.join("standalone").join(name),
+            ..places.clone()
+        };
+        places.make_state()?;
+        own.make_state()?;
+        Ok(Self { places: own })
+    }
+
+    /// Where this run's things lie.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Ends the daemon of this run; its log stays.
+    pub fn end(self) -> Result<(), Failure> {
+        if let Some(link) = crate::link::Link::to_running(&self.places)? {
+            link.stop(&self.places)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! From what was granted to the fence: which trees are seen, what is protected in them, which sockets listen.
+//!
+//! Promises: P1 (every tree in the plan comes from a spent permit), P9 (the environment is an allow list).
+//! Trust: grants and settings come from rules that a person stands behind; the environment is the person's own.
+//! Pure: what is on disk is looked at by the launcher, with the fence's own authority.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use bailiwick_gate::{Bind, BindMode, FencePlan, IdMap, Limits, Listen, ListenKind, Protected, Protection, Stdio};
+use bailiwick_model::{AbsPath, Obligation, Verb};
+use bailiwick_policy::Settings;
+use bailiwick_proxy::Service;
+
+use crate::protocol::RunOrder;
+
+/// Where the network gate listens inside for programs that know proxies.
+const PROXY_PORT: u16 = 3128;
+
+/// One tree that was granted.
+#[derive(Debug, Clone)]
+pub struct Granted {
+    /// Read or write.
+    pub verb: Verb,
+    /// The tree.
+    pub tree: AbsPath,
+    /// What the gate must do.
+    pub obligations: Vec<Obligation>,
+}
+
+/// What a plan is made from.
+#[derive(Debug)]
+pub struct Materials<'a> {
+    /// The order.
+    pub order: &'a RunOrder,
+    /// The root of the context.
+    pub root: &'a AbsPath,
+    /// The person's home folder.
+    pub home: &'a AbsPath,
+    /// The person's name.
+    pub user: &'a str,
+    /// What was granted.
+    pub granted: &'a [Granted],
+    /// What the rules set besides acts.
+    pub settings: &'a Settings,
+    /// Who the agent is.
+    pub identity: IdMap,
+}
+
+/// A fence and what serves its sockets, in the same order.
+#[derive(Debug)]
+pub struct Planning {
+    /// The fence.
+    pub plan: FencePlan,
+    /// The services on `plan.listen`.
+    pub services: Vec<Service>,
+}
+
+/// Makes the plan.
+pub fn make(from: &Materials<'_>) -> Planning {
+    let files = files(from);
+    let (listen, services) = sockets(from.settings);
+    let binds = binds(from, &files);
+    let plan = FencePlan {
+        command: from.order.command.clone(),
+        environment: environment(from),
+        directory: from.order.directory.clone(),
+        binds,
+        files,
+        scratch: scratch(from.home),
+        protected: protected(from.granted),
+        identity: from.identity,
+        listen,
+        limits: Limits {
+            memory: from.settings.memory,
+            processes: from.settings.processes,
+        },
+        stdio: match from.order.terminal {
+            Some((rows, columns)) => Stdio::Terminal { rows, columns },
+            None => Stdio::Pipes,
+        },
+        hostname: "bailiwick".into(),
+    };
+    Planning { plan, services }
+}
+
+fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
+    let made: BTreeSet<&AbsPath> = files.iter().map(|(path, _)| path).collect();
+    let mut modes: BTreeMap<&AbsPath, BindMode> = BTreeMap::new();
+    for granted in from.granted {
+        let mode = if granted.verb == Verb::Read {
+            BindMode::Read
+        } else {
+            BindMode::Write
+        };
+        let known = modes.entry(&granted.tree).or_insert(mode);
+        *known = mode.max(*known);
+    }
+    modes
+        .into_iter()
+        .filter(|(path, _)| !made.contains(path))
+        .map(|(path, mode)| Bind {
+            source: path.clone(),
+            target: path.clone(),
+            mode,
+            own: from.root.holds(path) || from.home.holds(path) || !is_system(path),
+            optional: path != from.root,
+        })
+        .collect()
+}
+
+/// True for trees that belong to the machine: as root they are not handed over as the person's own.
+fn is_system(path: &AbsPath) -> bool {
+    const SYSTEM: [&str; 12] = [
+        "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "opt", "etc", "nix", "snap", "var",
+    ];
+    path.segments().next().is_none_or(|top| SYSTEM.contains(&top))
+}
+
+fn protected(granted: &[Granted]) -> Vec<Protected> {
+    let mut all: BTreeMap<&bailiwick_model::PathPattern, Protection> = BTreeMap::new();
+    for obligation in granted.iter().flat_map(|granted| &granted.obligations) {
+        let (pattern, protection) = match obligation {
+            Obligation::Hide { pattern } => (pattern, Protection::Hide),
+            Obligation::Guard { pattern } => (pattern, Protection::Guard),
+            // Duties of the network gate do not come with trees.
+            Obligation::DialAddress { .. } | Obligation::MatchServerName => continue,
+        };
+        let known = all.entry(pattern).or_insert(protection);
+        *known = protection.max(*known);
+    }
+    all.into_iter()
+        .map(|(pattern, protection)| Protected {
+            pattern: pattern.clone(),
+            protection,
+        })
+        .collect()
+}
+
+fn scratch(home: &AbsPath) -> Vec<AbsPath> {
+    let mut all: Vec<AbsPath> = ["/tmp", "/var/tmp"]
+        .iter()
+        .filter_map(|path| AbsPath::new(path).ok())
+        .collect();
+    all.push(home.clone());
+    all
+}
+
+/// The listening sockets and who serves them. Ports of 1024 and above stay the agent's own: a development server
+/// must be able to take them; hosts on such ports are reached through the proxy.
+fn sockets(settings: &Settings) -> (Vec<Listen>, Vec<Service>) {
+    let loopback = Ipv4Addr::LOCALHOST;
+    let stream = |address, port| Listen {
+        address,
+        port,
+        kind: ListenKind::Stream,
+    };
+    let mut all = vec![
+        (stream(loopback, PROXY_PORT), Service::Proxy),
+        (
+            Listen {
+                address: loopback,
+                port: 53,
+                kind: ListenKind::Datagram,
+            },
+            Service::DnsDatagram,
+        ),
+        (stream(loopback, 53), Service::DnsStream),
+    ];
+    let named: BTreeSet<u16> = settings.loopback_ports.iter().map(|port| port.port).collect();
+    for port in &settings.loopback_ports {
+        let service = if port.http {
+            Service::LoopbackHttp { port: port.port }
+        } else {
+            Service::LoopbackStream { port: port.port }
+        };
+        all.push((stream(loopback, port.port), service));
+    }
+    let mut direct: BTreeSet<u16> = settings.direct_endpoints.iter().map(|(_, port)| *port).collect();
+    direct.extend([80, 443]);
+    for port in direct
+        .into_iter()
+        .filter(|port| *port < 1024 && *port != 53 && !named.contains(port))
+    {
+        all.push((
+            stream(Ipv4Addr::UNSPECIFIED, port),
+            Service::Transparent { port, http: port == 80 },
+        ));
+    }
+    all.into_iter().unzip()
+}
+
+fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
+    let mut all: BTreeMap<String, String> = from
+        .order
+        .environment
+        .iter()
+        .filter(|(name, _)| from.settings.passes(name))
+        .cloned()
+        .collect();
+    let mut put = |name: &str, value: &str| all.insert(name.into(), value.into());
+    put("HOME", from.home.as_str());
+    put("USER", from.user);
+    put("LOGNAME", from.user);
+    put("TMPDIR", "/tmp");
+    put("BAILIWICK", "1");
+    let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
+    for name in [
+        "http_proxy",
+        "https_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+    ] {
+        put(name, &proxy);
+    }
+    for name in ["no_proxy", "NO_PROXY"] {
+        put(name, "localhost,127.0.0.1,::1,.localhost");
+    }
+    // Node reads proxy variables only when told to (Node 24 and later; earlier ones come out at the direct ports).
+    put("NODE_USE_ENV_PROXY", "1");
+    for (name, value) in &from.settings.environment_set {
+        put(name, value);
+    }
+    all.entry("PATH".into())
+        .or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
+    all.entry("SHELL".into()).or_insert_with(|| "/bin/sh".into());
+    all.into_iter().collect()
+}
+
+/// The small files that are made for the fence, in place of the machine's.
+fn files(from: &Materials<'_>) -> Vec<(AbsPath, String)> {
+    let (uid, gid) = from.identity.inside;
+    let (user, home) = (from.user, from.home);
+    let shell = from
+        .order
+        .environment
+        .iter()
+        .find(|(name, _)| name == "SHELL")
+        .map_or("/bin/sh", |(_, shell)| shell);
+    let mut git = "[safe]\n\tdirectory = *\n".to_owned();
+    if let Some((name, email)) = &from.order.author {
+        git.push_str(&format!(
+            "[user]\n\tname = {}\n\temail = {}\n",
+            git_value(name),
+            git_value(email)
+        ));
+    }
+    let mut hosts = "127.0.0.1\tlocalhost bailiwick\n::1\tlocalhost\n".to_owned();
+    for (name, address) in from.settings.hosts.iter().filter(|(_, address)| address.is_loopback()) {
+        // A name that is pinned to this machine is still reached through the gate: DNS answers for it.
+        hosts.push_str(&format!("# {name} is pinned to {address} by rule\n"));
+    }
+    let text = |path: &str, content: String| AbsPath::new(path).ok().map(|path| (path, content));
+    [
+        text("/etc/passwd", format!("root:x:0:0:root:/root:/usr/sbin/nologin\n{user}:x:{uid}:{gid}::{home}:{shell}\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")),
+        text("/etc/group", format!("root:x:0:\n{user}:x:{gid}:\nnogroup:x:65534:\n")),
+        text("/etc/hosts", hosts),
+        text("/etc/hostname", "bailiwick\n".into()),
+        text("/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:2 attempts:1\n".into()),
+        text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n".into()),
+        text("/etc/gitconfig", git),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A value for git's configuration, quoted (git-config(1), "Syntax").
+fn git_value(text: &str) -> String {
+    let kept: String = text.chars().filter(|c| !c.is_control()).collect();
+    format!("\"{}\"", kept.replace('\\', "\\\\").replace('"', "\\\""))
+}

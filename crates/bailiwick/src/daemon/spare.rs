@@ -1,0 +1,183 @@
+//! Processes started ahead of time: a launcher and a network gate that wait for their task.
+//!
+//! Starting a program costs a millisecond or two; a spare that waits costs none when a task begins. A spare is used
+//! for one task only, and is bound to it by the descriptors it is handed: it never learns of another.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+use bailiwick_fence::Launcher;
+use bailiwick_proxy::Config;
+
+use crate::descriptors;
+
+/// The word that makes this program a launcher.
+pub const LAUNCHER: &str = "__launcher";
+/// The word that makes this program a network gate.
+pub const NETWORK_GATE: &str = "__network-gate";
+
+/// A network gate that waits for its task.
+#[derive(Debug)]
+pub struct NetworkGate {
+    process: Child,
+    /// The task-bound channel: the mediator's end.
+    pub channel: UnixStream,
+    control: UnixStream,
+}
+
+impl NetworkGate {
+    fn spawn(program: &PathBuf) -> std::io::Result<Self> {
+        let (channel, gate_channel) = UnixStream::pair()?;
+        let (control, gate_control) = UnixStream::pair()?;
+        let process = Command::new(program)
+            .arg(NETWORK_GATE)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(gate_channel)))
+            .stdout(Stdio::from(OwnedFd::from(gate_control)))
+            .spawn()?;
+        Ok(Self {
+            process,
+            channel,
+            control,
+        })
+    }
+
+    /// Gives the gate its task: what it serves, and the sockets.
+    pub fn assign(&self, config: &Config, sockets: &[OwnedFd]) -> std::io::Result<()> {
+        let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+        descriptors::send(&self.control, config, &sockets)
+    }
+
+    /// Ends the gate: closes its channel, and does not leave it behind.
+    pub fn end(mut self) {
+        let _ = self.channel.shutdown(std::net::Shutdown::Both);
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The spares.
+#[derive(Debug)]
+pub struct Spares {
+    program: PathBuf,
+    launcher: Mutex<Option<Launcher>>,
+    gate: Mutex<Option<NetworkGate>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Spares {
+    /// No spares yet; `program` is this program.
+    pub fn new(program: PathBuf) -> Self {
+        Self {
+            program,
+            launcher: Mutex::new(None),
+            gate: Mutex::new(None),
+        }
+    }
+
+    /// Starts what is missing.
+    pub fn fill(&self) -> std::io::Result<()> {
+        let mut launcher = lock(&self.launcher);
+        if launcher.is_none() {
+            *launcher = Some(Launcher::spawn(&self.program, &[LAUNCHER])?);
+        }
+        drop(launcher);
+        let mut gate = lock(&self.gate);
+        if gate.is_none() {
+            *gate = Some(NetworkGate::spawn(&self.program)?);
+        }
+        Ok(())
+    }
+
+    /// Takes a launcher, starting one if none waits.
+    pub fn launcher(&self) -> std::io::Result<Launcher> {
+        match lock(&self.launcher).take() {
+            Some(spare) => Ok(spare),
+            None => Launcher::spawn(&self.program, &[LAUNCHER]),
+        }
+    }
+
+    /// Takes a network gate, starting one if none waits or the one that waited has died.
+    pub fn network_gate(&self) -> std::io::Result<NetworkGate> {
+        if let Some(mut spare) = lock(&self.gate).take()
+            && matches!(spare.process.try_wait(), Ok(None))
+        {
+            return Ok(spare);
+        }
+        NetworkGate::spawn(&self.program)
+    }
+}
+
+/// The body of the network gate's process: confines itself, waits for its task, serves until the channel closes.
+pub fn run_network_gate() -> std::process::ExitCode {
+    let fail = |what: &str, cause: &dyn std::fmt::Display| {
+        eprintln!("bailiwick: the network gate cannot go on: {what}: {cause}");
+        std::process::ExitCode::FAILURE
+    };
+    let owned = |descriptor: std::io::Result<OwnedFd>| descriptor.map(UnixStream::from);
+    let (channel, control) = match (
+        owned(std::io::stdin().as_fd().try_clone_to_owned()),
+        owned(std::io::stdout().as_fd().try_clone_to_owned()),
+    ) {
+        (Ok(channel), Ok(control)) => (channel, control),
+        (Err(e), _) | (_, Err(e)) => return fail("its channel", &e),
+    };
+    // The copies above are the only ones that are used: the standard descriptors must not keep the channel open.
+    if let Err(e) = silence_standard_descriptors() {
+        return fail("its descriptors", &e);
+    }
+    let readable: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
+    if let Err(fault) = bailiwick_fence::confine_gate(&readable) {
+        return fail("its own confinement", &fault);
+    }
+    let (config, sockets) = match descriptors::receive::<Config>(&control) {
+        Ok(Some(order)) => order,
+        // The daemon ended before there was a task.
+        Ok(None) => return std::process::ExitCode::SUCCESS,
+        Err(e) => return fail("its order", &e),
+    };
+    drop(control);
+    match bailiwick_proxy::run(config, sockets, channel, bailiwick_proxy::SystemResolver) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(fault) => fail("its service", &fault),
+    }
+}
+
+/// What looking up names needs to read (resolver(5), nsswitch.conf(5)).
+const READABLE: [&str; 10] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/run/systemd/resolve",
+    "/etc/ld.so.cache",
+    "/lib",
+    "/usr/lib",
+];
+
+fn silence_standard_descriptors() -> std::io::Result<()> {
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}
+
+/// The body of the launcher's process: its channel is descriptor 3, put there by [`Launcher::spawn`].
+pub fn run_launcher() -> std::process::ExitCode {
+    match bailiwick_fence::inherited_channel() {
+        Ok(channel) => bailiwick_fence::run_launcher(channel),
+        Err(e) => {
+            eprintln!("bailiwick: the launcher has no channel: {e}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! One task, from its order to its end: rules, standing permits, fence, gate, wait.
+//!
+//! Promises: P1 (every tree in the plan is a spent permit), P10 (the start is on record before the agent starts),
+//! P13 (the fence in force is read back and put on record; a lesser one is a fault, and nothing runs).
+//! Trust: the order comes from the person. The gate's channel comes from a process that parses hostile bytes: it is
+//! bound to this task by its descriptor, and what cannot be read there closes it.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use bailiwick_fence::{Control, Running};
+use bailiwick_gate::{
+    FenceReport, FrameReader, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, Store, TaskRow, TaskState,
+};
+use bailiwick_mediator::{Rules, Session, TaskFault, TaskSpec};
+use bailiwick_model::{Code, Obligation, Request, Resource, TaskId, Verb};
+use bailiwick_policy::Policy;
+use bailiwick_proxy::Config;
+
+use super::plan::{self, Granted, Materials};
+use super::spare::NetworkGate;
+use super::{Daemon, lock};
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::places;
+use crate::protocol::{Planned, RunOrder, RunningTask, build};
+
+/// Answers that may wait for a gate that does not read; past that its channel is closed.
+const MAX_WAITING_ANSWERS: usize = 8192;
+
+/// A running task, for whoever wants to signal or end it.
+#[derive(Clone)]
+pub struct Handle {
+    about: Arc<RunningTask>,
+    fence: Arc<Control>,
+}
+
+impl Handle {
+    /// What `status` says of it.
+    pub fn describe(&self) -> RunningTask {
+        (*self.about).clone()
+    }
+
+    /// Passes a signal on to the agent.
+    pub fn signal(&self, number: i32) {
+        if let Err(e) = self.fence.signal(number) {
+            eprintln!("bailiwick: signal {number} did not reach task {}: {e}", self.about.id);
+        }
+    }
+
+    /// Ends all that runs in the fence.
+    pub fn end(&self) {
+        self.fence.end();
+    }
+}
+
+/// A task that has started.
+pub struct Started {
+    /// For signals and for ending it.
+    pub handle: Handle,
+    /// For waiting.
+    pub waiting: Waiting,
+    /// What fence is in force.
+    pub report: FenceReport,
+    /// The agent's terminal, if it has one.
+    pub terminal: Option<OwnedFd>,
+}
+
+/// What is kept to wait for the end.
+pub struct Waiting {
+    row: TaskRow,
+    running: Running,
+    gate: NetworkGate,
+}
+
+impl Waiting {
+    /// Waits for the agent's end and clears up behind it; says its status.
+    pub fn wait(mut self, daemon: &Daemon) -> i32 {
+        let status = self.running.wait();
+        end(daemon, self.row.id, status);
+        self.gate.end();
+        let row = TaskRow {
+            state: TaskState::Ended {
+                at: daemon.clock.now(),
+                status,
+            },
+            ..self.row
+        };
+        if let Err(fault) = daemon.store.put_task(&row) {
+            eprintln!("bailiwick: the end of task {} could not be kept: {fault}", row.id);
+        }
+        lock(&daemon.running).remove(&row.id);
+        status
+    }
+}
+
+fn fault(code: Code, what: &str, cause: impl std::fmt::Display, hint: &str) -> LaunchFault {
+    LaunchFault {
+        code,
+        what: what.into(),
+        cause: cause.to_string(),
+        hint: hint.into(),
+    }
+}
+
+fn of_task(cause: TaskFault) -> LaunchFault {
+    let code = if matches!(cause, TaskFault::Log(_)) {
+        Code::LogUnavailable
+    } else {
+        Code::LimitReached
+    };
+    fault(code, "the task cannot begin", cause, "")
+}
+
+/// Ends a task on record; it has ended also when the log cannot take that.
+fn end(daemon: &Daemon, task: TaskId, status: i32) {
+    if let Err(cause) = daemon.mediator.end(task, status) {
+        eprintln!("bailiwick: the end of task {task} is not on record: {cause}");
+    }
+}
+
+fn of_failure(failure: Failure) -> LaunchFault {
+    let code = if failure.exit == Exit::Usage {
+        Code::PolicyFault
+    } else {
+        Code::Fault
+    };
+    LaunchFault {
+        code,
+        what: failure.message,
+        cause: String::new(),
+        hint: failure.hint.unwrap_or_default(),
+    }
+}
+
+/// Starts a task. `tell` is called with what will hold, before anything starts.
+pub fn start(
+    daemon: &Arc<Daemon>,
+    order: &RunOrder,
+    descriptors: Vec<OwnedFd>,
+    tell: &dyn Fn(Planned) -> std::io::Result<()>,
+) -> Result<Started, LaunchFault> {
+    let stdio: Option<[OwnedFd; 3]> = match (order.terminal, descriptors.try_into()) {
+        (None, Ok(three)) => Some(three),
+        (Some(_), _) => None,
+        (None, Err(_)) => {
+            return Err(fault(
+                Code::MalformedRequest,
+                "an order without a terminal needs three pipes",
+                "",
+                "",
+            ));
+        }
+    };
+    let program = order.command.first().map(String::as_str);
+    let context = Context::find(&order.directory, &daemon.places, program, Some(&daemon.store)).map_err(of_failure)?;
+    let policy = daemon.compile(&context).map_err(of_failure)?;
+    let identity = bailiwick_fence::identity()?;
+    let uid = rustix::process::geteuid().as_raw();
+    let principal = places::account().map_or_else(|| format!("uid {uid}"), |account| account.name);
+    // Root's agents are somebody else inside, and are called so.
+    let known = places::account().filter(|_| identity.owner.is_none());
+    let user = known.map_or_else(|| "agent".to_owned(), |account| account.name);
+    let rules: Arc<dyn Rules> = Arc::clone(&policy) as _;
+    let spec = TaskSpec::root(principal, context.id(), order.command.clone(), rules);
+    let row = TaskRow {
+        id: daemon.mediator.begin(spec).map_err(of_task)?,
+        context: context.id(),
+        command: order.command.clone(),
+        started: daemon.clock.now(),
+        state: TaskState::Running,
+    };
+    let begun = begin(
+        daemon,
+        order,
+        stdio,
+        &context,
+        &policy,
+        identity,
+        &user,
+        row.clone(),
+        tell,
+    );
+    if begun.is_err() {
+        end(daemon, row.id, 125);
+    }
+    begun
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the second half of `start`, split off so that a failure ends the task on record"
+)]
+fn begin(
+    daemon: &Arc<Daemon>,
+    order: &RunOrder,
+    stdio: Option<[OwnedFd; 3]>,
+    context: &Context,
+    policy: &Arc<Policy>,
+    identity: IdMap,
+    user: &str,
+    row: TaskRow,
+    tell: &dyn Fn(Planned) -> std::io::Result<()>,
+) -> Result<Started, LaunchFault> {
+    let start = permit(
+        daemon,
+        &Request::new(row.id, Verb::Run, Resource::Command(order.command.clone())),
+        &context.root,
+    )?;
+    let (granted, grants) = grant_trees(daemon, row.id)?;
+    let planning = plan::make(&Materials {
+        order,
+        root: &context.root,
+        home: &daemon.places.home,
+        user,
+        granted: &granted,
+        settings: policy.settings(),
+        identity,
+    });
+    let planned = planned(row.id, context, policy, &granted);
+    tell(planned).map_err(|e| fault(Code::Fault, "the command that ordered this is gone", e, ""))?;
+    let io = |what: &'static str| move |e: std::io::Error| fault(Code::Fault, what, e, "");
+    let mut launcher = daemon.spares.launcher().map_err(io("cannot start the launcher"))?;
+    let gate = daemon
+        .spares
+        .network_gate()
+        .map_err(io("cannot start the network gate"))?;
+    // On record before the agent runs: what it will be, and what it was given.
+    daemon
+        .mediator
+        .started(row.id, vec!["namespace".into()])
+        .map_err(of_task)?;
+    let started = launcher.launch(grants, &planning.plan, stdio);
+    let started = match started {
+        Ok(started) => started,
+        Err(cause) => {
+            settle(daemon, start, false, &cause.to_string());
+            gate.end();
+            return Err(cause);
+        }
+    };
+    settle(daemon, start, true, &started.report.parts.join(" "));
+    let config = Config {
+        task: row.id,
+        sockets: planning.services,
+        hosts: policy.settings().hosts.clone(),
+        build: build(),
+    };
+    let fence = Arc::new(started.child.control().map_err(io("cannot keep hold of the fence"))?);
+    let serving = gate
+        .assign(&config, &started.listeners)
+        .and_then(|()| serve_gate(daemon, row.id, &gate.channel));
+    if let Err(e) = serving {
+        fence.end();
+        gate.end();
+        return Err(fault(
+            Code::Fault,
+            "the network gate could not be given its task",
+            e,
+            "",
+        ));
+    }
+    drop(started.listeners);
+    if let Err(cause) = daemon.store.put_task(&row) {
+        eprintln!("bailiwick: task {} could not be kept: {cause}", row.id);
+    }
+    let about = RunningTask {
+        id: row.id,
+        context: row.context.to_string(),
+        command: row.command.clone(),
+        started: row.started,
+    };
+    let handle = Handle {
+        about: Arc::new(about),
+        fence,
+    };
+    lock(&daemon.running).insert(row.id, handle.clone());
+    Ok(Started {
+        handle,
+        waiting: Waiting {
+            row,
+            running: started.child,
+            gate,
+        },
+        report: started.report,
+        terminal: started.terminal,
+    })
+}
+
+fn settle(daemon: &Daemon, spent: Spent, done: bool, note: &str) {
+    let settlement = Settlement {
+        nonce: spent.nonce(),
+        done,
+        note: note.into(),
+    };
+    if let Err(refusal) = daemon.mediator.settle(&settlement) {
+        eprintln!("bailiwick: a permit could not be settled: {refusal}");
+    }
+}
+
+/// Asks for one permit and spends it.
+fn permit(daemon: &Daemon, request: &Request, root: &bailiwick_model::AbsPath) -> Result<Spent, LaunchFault> {
+    match daemon.mediator.decide(request) {
+        Outcome::Allow(permit) => permit
+            .spend(request, daemon.clock.now())
+            .map_err(|cause| fault(cause.code(), "a permit was refused", cause, "")),
+        Outcome::Ask(question) => Err(fault(
+            Code::NobodyToAsk,
+            &format!("`{request}` must be asked"),
+            question.id,
+            "",
+        )),
+        Outcome::Deny(refusal) => Err(fault(
+            refusal.code,
+            &format!("`{request}` is denied in {root}"),
+            &refusal,
+            &format!("`bailiwick explain {}` says why", refusal.id),
+        )),
+    }
+}
+
+/// Asks for a standing permit on each tree that the rules could allow whole, and spends those that are given.
+fn grant_trees(daemon: &Daemon, task: TaskId) -> Result<(Vec<Granted>, Vec<Spent>), LaunchFault> {
+    let mut granted = Vec::new();
+    let mut grants = Vec::new();
+    for (request, permit) in daemon.mediator.grant_trees(task).map_err(of_task)? {
+        let Resource::Tree(tree) = &request.resource else {
+            continue;
+        };
+        let spent = permit
+            .spend(&request, daemon.clock.now())
+            .map_err(|cause| fault(cause.code(), "a permit was refused", cause, ""))?;
+        granted.push(Granted {
+            verb: request.verb.clone(),
+            tree: tree.clone(),
+            obligations: spent.obligations().to_vec(),
+        });
+        grants.push(spent);
+    }
+    Ok((granted, grants))
+}
+
+fn planned(task: TaskId, context: &Context, policy: &Policy, granted: &[Granted]) -> Planned {
+    let of = |verb: &Verb| {
+        granted
+            .iter()
+            .filter(|g| g.verb == *verb)
+            .map(|g| g.tree.clone())
+            .collect()
+    };
+    let patterns = |wanted: fn(&Obligation) -> Option<&bailiwick_model::PathPattern>| {
+        let mut names: Vec<String> = granted
+            .iter()
+            .flat_map(|g| &g.obligations)
+            .filter_map(wanted)
+            .map(ToString::to_string)
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let settings = policy.settings();
+    let mut network: Vec<String> = settings
+        .direct_endpoints
+        .iter()
+        .map(|(host, port)| {
+            if *port == 443 {
+                host.to_string()
+            } else {
+                format!("{host}:{port}")
+            }
+        })
+        .collect();
+    network.extend(
+        settings
+            .loopback_ports
+            .iter()
+            .map(|port| format!("port {} of this machine", port.port)),
+    );
+    network.sort();
+    network.dedup();
+    let mut sources: Vec<String> = policy.rules().iter().map(|rule| rule.origin.file.clone()).collect();
+    sources.sort();
+    sources.dedup();
+    sources.retain(|name| !name.starts_with("builtin"));
+    Planned {
+        task,
+        root: context.root.clone(),
+        sources,
+        write: of(&Verb::Write),
+        read: of(&Verb::Read),
+        network,
+        hidden: patterns(|o| {
+            if let Obligation::Hide { pattern } = o {
+                Some(pattern)
+            } else {
+                None
+            }
+        }),
+        guarded: patterns(|o| {
+            if let Obligation::Guard { pattern } = o {
+                Some(pattern)
+            } else {
+                None
+            }
+        }),
+        warnings: policy.warnings().iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Serves the gate's channel: one thread reads, one writes, so that a gate that does not read holds up no one else.
+fn serve_gate(daemon: &Arc<Daemon>, task: TaskId, channel: &UnixStream) -> std::io::Result<()> {
+    let (mut from, mut to) = (channel.try_clone()?, channel.try_clone()?);
+    let closing = channel.try_clone()?;
+    let (queue, answers) = sync_channel::<Vec<u8>>(MAX_WAITING_ANSWERS);
+    std::thread::spawn(move || {
+        while let Ok(frame) = answers.recv() {
+            if to.write_all(&frame).is_err() {
+                return;
+            }
+        }
+    });
+    let mut session = Session::new(Arc::clone(&daemon.mediator), task);
+    let reply = replies(queue, closing);
+    std::thread::spawn(move || {
+        let mut frames = FrameReader::default();
+        let mut buffer = vec![0u8; 16 * 1024];
+        while let Ok(got @ 1..) = from.read(&mut buffer) {
+            frames.push(buffer.get(..got).unwrap_or_default());
+            loop {
+                match frames.next_frame() {
+                    Ok(Some(body)) => {
+                        if let Err(cause) = session.receive(body, &reply) {
+                            eprintln!("bailiwick: the gate of task {task} is cut off: {cause}");
+                            let _ = from.shutdown(std::net::Shutdown::Both);
+                            return;
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(cause) => {
+                        eprintln!("bailiwick: the gate of task {task} is cut off: {cause}");
+                        let _ = from.shutdown(std::net::Shutdown::Both);
+                        return;
+                    }
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Puts answers into the queue; a gate that lets it fill up is cut off.
+fn replies(queue: SyncSender<Vec<u8>>, channel: UnixStream) -> Arc<dyn Fn(Vec<u8>) + Send + Sync> {
+    Arc::new(move |frame| {
+        if queue.try_send(frame).is_err() {
+            let _ = channel.shutdown(std::net::Shutdown::Both);
+        }
+    })
+}

@@ -1,0 +1,136 @@
+//! Where things lie: one file names every folder and file that Bailiwick keeps for a person.
+//!
+//! See: XDG Base Directory Specification. State: `~/.local/state/bailiwick`; rules: `~/.config/bailiwick`,
+//! `/etc/bailiwick`. Both are mounted in no fence, and a shipped rule denies them.
+
+use std::path::{Path, PathBuf};
+
+use bailiwick_model::AbsPath;
+use rustix::fs::Mode;
+
+use crate::failure::Failure;
+
+/// The folders of one person.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The home folder.
+    pub home: AbsPath,
+    /// What is kept: log, keys, store, socket.
+    pub state: PathBuf,
+    /// The person's rules.
+    pub config: PathBuf,
+}
+
+/// The machine's rules.
+pub const MACHINE_RULES: &str = "/etc/bailiwick";
+
+impl Places {
+    /// Finds the folders from the environment.
+    pub fn find() -> Result<Self, Failure> {
+        let home = home_folder()?;
+        let under = |variable: &str, default: &str| match std::env::var_os(variable) {
+            Some(value) if Path::new(&value).is_absolute() => PathBuf::from(value).join("bailiwick"),
+            _ => home.to_path_buf().join(default).join("bailiwick"),
+        };
+        Ok(Self {
+            state: under("XDG_STATE_HOME", ".local/state"),
+            config: under("XDG_CONFIG_HOME", ".config"),
+            home,
+        })
+    }
+
+    /// Makes the state folder, for its owner alone.
+    pub fn make_state(&self) -> Result<(), Failure> {
+        use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+        let refuse = |cause: String| {
+            Failure::fault(format!(
+                "cannot use the state folder `{}`: {cause}",
+                self.state.display()
+            ))
+            .hint("it must be a folder of your own that can be written; XDG_STATE_HOME can name another place")
+        };
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.state)
+            .map_err(|e| refuse(e.to_string()))?;
+        let found = std::fs::metadata(&self.state).map_err(|e| refuse(e.to_string()))?;
+        if found.uid() != rustix::process::geteuid().as_raw() {
+            return Err(refuse("it belongs to another user".into()));
+        }
+        if found.mode() & 0o077 != 0 {
+            std::fs::set_permissions(&self.state, std::fs::Permissions::from_mode(0o700))
+                .map_err(|e| refuse(e.to_string()))?;
+        }
+        rustix::process::umask(Mode::from_raw_mode(0o077));
+        Ok(())
+    }
+
+    /// The socket on which the daemon hears the person.
+    pub fn socket(&self) -> PathBuf {
+        self.state.join("daemon.sock")
+    }
+
+    /// Held by the one daemon.
+    pub fn lock(&self) -> PathBuf {
+        self.state.join("daemon.lock")
+    }
+
+    /// What the daemon has to say for itself.
+    pub fn daemon_talk(&self) -> PathBuf {
+        self.state.join("daemon.log")
+    }
+
+    /// The log's folder.
+    pub fn log(&self) -> PathBuf {
+        self.state.join("log")
+    }
+
+    /// The key that signs the log.
+    pub fn log_key(&self) -> PathBuf {
+        self.state.join("keys").join("log.key")
+    }
+
+    /// The public half, for whoever verifies.
+    pub fn log_verifier(&self) -> PathBuf {
+        self.state.join("keys").join("log.pub")
+    }
+
+    /// Trust and tasks.
+    pub fn store(&self) -> PathBuf {
+        self.state.join("store.sqlite")
+    }
+}
+
+fn home_folder() -> Result<AbsPath, Failure> {
+    let fail = || Failure::usage("the home folder is not known").hint("set HOME to an absolute path");
+    match std::env::var_os("HOME") {
+        Some(home) if Path::new(&home).is_absolute() => AbsPath::new(home).map_err(|_| fail()),
+        _ => account().map(|account| account.home).ok_or_else(fail),
+    }
+}
+
+/// One line of the user database.
+#[derive(Debug, Clone)]
+pub struct Account {
+    /// The user's name.
+    pub name: String,
+    /// The user's home folder.
+    pub home: AbsPath,
+}
+
+/// The account of the user that this process runs as, from `/etc/passwd` (see passwd(5)).
+pub fn account() -> Option<Account> {
+    let uid = rustix::process::geteuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _, id) = (fields.next()?, fields.next()?, fields.next()?);
+        let home = fields.nth(2)?;
+        (id == uid).then_some(())?;
+        Some(Account {
+            name: name.into(),
+            home: AbsPath::new(home).ok()?,
+        })
+    })
+}

@@ -1,0 +1,156 @@
+//! What the person's commands and the daemon say to each other, on the daemon's path socket.
+
+use bailiwick_gate::{FenceReport, LaunchFault};
+use bailiwick_model::{AbsPath, TaskId};
+use serde::{Deserialize, Serialize};
+
+/// The version of these frames.
+pub const PROTOCOL: u32 = 1;
+
+/// This build: version, and what tells one build of a version from another.
+pub fn build() -> String {
+    use std::os::unix::fs::MetadataExt;
+    let version = env!("CARGO_PKG_VERSION");
+    match std::fs::metadata("/proc/self/exe") {
+        Ok(program) => format!("{version}+{:x}.{:x}", program.mtime(), program.size()),
+        Err(_) => version.into(),
+    }
+}
+
+/// What a command says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum PersonCall {
+    /// The first frame.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// The build.
+        build: String,
+    },
+    /// Starts a task. In pipe mode three descriptors come with it: input, output, errors.
+    Run(RunOrder),
+    /// Passes a signal on to the agent.
+    Signal(i32),
+    /// Asks how the daemon does.
+    Status,
+    /// Asks for a fresh checkpoint.
+    Checkpoint,
+    /// Trusts a rule file's content, or takes that back.
+    Trust {
+        /// The file.
+        file: String,
+        /// Its digest.
+        digest: bailiwick_model::Digest,
+        /// False to take trust back.
+        trusted: bool,
+    },
+    /// Asks the daemon to end, with all its tasks.
+    Stop,
+}
+
+/// A task to start.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunOrder {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Where the person stands.
+    pub directory: AbsPath,
+    /// The person's environment; what the rules do not pass is dropped.
+    pub environment: Vec<(String, String)>,
+    /// The size of the person's terminal; none for pipes.
+    pub terminal: Option<(u16, u16)>,
+    /// Who the person is in git, so that the agent can commit for them.
+    pub author: Option<(String, String)>,
+    /// True when the command waits for a checkpoint at the end.
+    pub checkpoint: bool,
+}
+
+/// What the daemon says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum PersonAnswer {
+    /// The first frame.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// The build.
+        build: String,
+        /// How many tasks run.
+        tasks: usize,
+    },
+    /// What the task will be able to do: said before anything starts.
+    Planned(Box<Planned>),
+    /// The agent runs. With a terminal, its descriptor comes along.
+    Started(FenceReport),
+    /// The agent has ended.
+    Ended {
+        /// Its status, or 128 + the signal.
+        status: i32,
+        /// The log's checkpoint, if it was asked for.
+        checkpoint: Option<String>,
+    },
+    /// It could not be started.
+    Failed(LaunchFault),
+    /// The answer to `Status`.
+    Status(Box<DaemonStatus>),
+    /// The answer to `Checkpoint`.
+    Checkpoint(String),
+    /// Done, with nothing to add.
+    Done,
+}
+
+/// What a task will be able to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Planned {
+    /// The task.
+    pub task: TaskId,
+    /// The root of the context.
+    pub root: AbsPath,
+    /// The presets, profiles and files that the rules come from.
+    pub sources: Vec<String>,
+    /// Trees that may be written.
+    pub write: Vec<AbsPath>,
+    /// Trees that may be read.
+    pub read: Vec<AbsPath>,
+    /// Hosts that can be reached, and how.
+    pub network: Vec<String>,
+    /// What may not be read.
+    pub hidden: Vec<String>,
+    /// What may not be changed.
+    pub guarded: Vec<String>,
+    /// Warnings: one line each.
+    pub warnings: Vec<String>,
+}
+
+/// How the daemon does.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DaemonStatus {
+    /// Its process.
+    pub pid: u32,
+    /// Its build.
+    pub build: String,
+    /// Records in the log.
+    pub records: u64,
+    /// False when the log cannot be written.
+    pub log_healthy: bool,
+    /// The tasks that run.
+    pub tasks: Vec<RunningTask>,
+}
+
+/// One task that runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunningTask {
+    /// The task.
+    pub id: TaskId,
+    /// Its context.
+    pub context: String,
+    /// Its command.
+    pub command: Vec<String>,
+    /// When it began.
+    pub started: bailiwick_model::Millis,
+}

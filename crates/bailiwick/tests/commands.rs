@@ -1,0 +1,289 @@
+//! What the commands say: exit codes, messages and hints, for good input and for bad.
+
+#![expect(clippy::indexing_slicing, reason = "JSON of another shape is a failed test")]
+
+use bailiwick_testkit::Bailiwick;
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|fault| panic!("{fault}: {text}"))
+}
+
+#[test]
+fn p14_can_says_yes_or_no_by_which_rule_and_what_would_change_it() {
+    let kit = Bailiwick::new();
+    kit.write_home(".ssh/id_ed25519", "key");
+    let no = kit.run(&["can", "read ~/.ssh/id_ed25519"]).status_is(3);
+    assert!(no.stdout.starts_with("no: read "), "{}", no.stdout);
+    assert!(no.stdout.contains("preset:ceiling:"), "{}", no.stdout);
+    assert!(no.stdout.contains("to change it: "), "{}", no.stdout);
+    let yes = kit.run(&["can", "write notes.txt"]).ok();
+    assert!(yes.stdout.contains("preset:coding:"), "{}", yes.stdout);
+    let unknown = kit.run(&["can", "tunnel evil.example.test"]).status_is(3);
+    assert!(unknown.stdout.contains("no-rule"), "{}", unknown.stdout);
+    assert!(
+        unknown
+            .stdout
+            .contains("`tunnel = [\"evil.example.test\"]` under [network]"),
+        "{}",
+        unknown.stdout
+    );
+    let usage = kit.run(&["can", "read"]).status_is(2);
+    assert!(
+        usage.stderr.contains("`read` is not an act: write `VERB RESOURCE`"),
+        "{}",
+        usage.stderr
+    );
+    let answer = json(&kit.run(&["can", "--json", "read /etc/shadow"]).status_is(3).stdout);
+    assert_eq!(answer["decision"]["verdict"], "deny");
+}
+
+#[test]
+fn p5_can_judges_what_a_link_leads_to() {
+    let kit = Bailiwick::new();
+    kit.write_home(".ssh/id_ed25519", "key");
+    std::os::unix::fs::symlink(kit.home().join(".ssh"), kit.project().join("innocent")).unwrap();
+    let no = kit.run(&["can", "read innocent/id_ed25519"]).status_is(3);
+    assert!(
+        no.stdout.contains("leads to") && no.stdout.contains(".ssh/id_ed25519"),
+        "{}",
+        no.stdout
+    );
+}
+
+#[test]
+fn p14_the_gate_and_can_agree_on_files() {
+    let kit = Bailiwick::new();
+    kit.write("a.txt", "A");
+    kit.write(".env", "E");
+    kit.write("sub/.env", "E");
+    kit.write_home("private.txt", "P");
+    kit.write_home(".cargo/bin/tool", "T");
+    for path in [
+        "a.txt",
+        ".env",
+        "sub/.env",
+        "~/private.txt",
+        "~/.cargo/bin/tool",
+        "/usr/bin/env",
+        "/etc/passwd",
+    ] {
+        let said = kit.run(&["can", &format!("read {path}")]).status;
+        let done = kit.shell(&format!("cat {path} > /dev/null 2>&1")).status;
+        // /etc/passwd inside is one that is made for the fence: its rule says yes too.
+        assert_eq!(said == 0, done == 0, "{path}: can says {said}, the gate {done}");
+    }
+}
+
+#[test]
+fn p10_explain_says_why_by_the_id_in_a_refusal() {
+    let kit = Bailiwick::new();
+    let refused = kit.shell("curl -s -m 5 http://evil.example.test/x");
+    let id = refused
+        .stdout
+        .split('(')
+        .nth(1)
+        .and_then(|rest| rest.split(')').next())
+        .unwrap_or_default()
+        .to_owned();
+    assert_eq!(id.len(), 12, "{}\n{}", refused.stdout, refused.stderr);
+    let why = kit.run(&["explain", &id]).ok().stdout;
+    assert!(
+        why.contains("no: ") && why.contains("evil.example.test") && why.contains("recorded: log record"),
+        "{why}"
+    );
+    assert!(why.contains("to change it: "), "{why}");
+    assert!(
+        kit.run(&["explain", &id[..6]])
+            .ok()
+            .stdout
+            .contains("evil.example.test")
+    );
+    assert!(
+        kit.run(&["explain", "ffffffffffff"])
+            .status_is(2)
+            .stderr
+            .contains("no decision in the log has the id")
+    );
+    assert!(kit.run(&["explain", "x"]).status_is(2).stderr.contains("is not an id"));
+}
+
+#[test]
+fn p4_a_mistake_in_the_rules_stops_the_run_and_is_told() {
+    let kit = Bailiwick::new();
+    kit.write("bailiwick.toml", "[files]\nwritte = [\".\"]\n");
+    for (command, status) in [
+        (&["run", "-q", "--", "true"][..], 125),
+        (&["policy", "check"], 2),
+        (&["can", "read ."], 2),
+    ] {
+        let told = kit.run(command).status_is(status).stderr;
+        assert!(
+            told.contains("bailiwick.toml:2:1") && told.contains("`writte`") && told.contains("`write`"),
+            "{command:?}: {told}"
+        );
+    }
+}
+
+#[test]
+fn c070_a_rule_that_this_build_cannot_enforce_is_refused_with_a_hint() {
+    let kit = Bailiwick::new();
+    for (rules, word) in [
+        ("[network]\nallow = [\"GET https://docs.rs/**\"]\n", "tunnel"),
+        ("[files]\nask = [\"~/Documents/**\"]\n", "ask"),
+        ("[commands]\ndeny = [\"git push\"]\n", "commands"),
+        ("[[broker]]\nrun = \"git push\"\n", "broker"),
+        ("[[tool]]\nname = \"x/y\"\n", "tool"),
+        ("[tag.pii]\non = [\"read ~/hr/**\"]\n", "tag"),
+        ("[oversight]\nhours = \"Mon\"\n", "oversight"),
+    ] {
+        kit.write("bailiwick.toml", rules);
+        let told = kit.run(&["policy", "check"]).status_is(2).stderr;
+        assert!(
+            told.contains("bailiwick.toml:") && told.contains(word) && told.contains("hint:"),
+            "{rules}: {told}"
+        );
+    }
+}
+
+#[test]
+fn p2_an_untrusted_project_file_only_takes_away() {
+    let kit = Bailiwick::new();
+    kit.write_home("notes/n.txt", "NOTE");
+    kit.write("private/x.txt", "PRIVATE");
+    kit.write(
+        "bailiwick.toml",
+        "extends = [\"coding\"]\n[files]\nread = [\"~/notes\"]\ndeny = [\"private\"]\n",
+    );
+    assert_ne!(kit.shell("cat ~/notes/n.txt").status, 0, "not granted before trust");
+    assert_ne!(kit.shell("cat private/x.txt").status, 0, "denied before trust");
+    kit.run(&["trust"]).ok();
+    assert_eq!(kit.shell("cat ~/notes/n.txt").ok().stdout, "NOTE");
+    assert_ne!(kit.shell("cat private/x.txt").status, 0);
+    kit.write(
+        "bailiwick.toml",
+        "extends = [\"coding\"]\n[files]\nread = [\"~/notes\", \"~/more\"]\n",
+    );
+    assert_ne!(
+        kit.shell("cat ~/notes/n.txt").status,
+        0,
+        "any change takes the trust away"
+    );
+    kit.run(&["trust"]).ok();
+    assert_eq!(kit.shell("cat ~/notes/n.txt").ok().stdout, "NOTE");
+    kit.run(&["trust", "--revoke"]).ok();
+    assert_ne!(kit.shell("cat ~/notes/n.txt").status, 0);
+}
+
+#[test]
+fn p8_trust_cannot_be_given_from_inside() {
+    let kit = Bailiwick::new();
+    kit.write_home("notes/n.txt", "NOTE");
+    kit.write(
+        "bailiwick.toml",
+        "extends = [\"coding\"]\n[files]\nread = [\"~/notes\"]\n",
+    );
+    let product = kit.command(&[]).get_program().to_owned();
+    let product = product.to_string_lossy();
+    // Where the program can be reached at all, there is no daemon to be found, and no store.
+    let _ = kit.shell(&format!("{product} trust; env -u BAILIWICK {product} trust; true"));
+    assert_ne!(kit.shell("cat ~/notes/n.txt").status, 0);
+}
+
+#[test]
+fn p10_policy_show_and_log_show_what_is_there() {
+    let kit = Bailiwick::new();
+    let layers = kit.run(&["policy", "show", "--layers"]).ok().stdout;
+    assert!(
+        layers.contains("builtin") && layers.contains("person") && layers.contains("context"),
+        "{layers}"
+    );
+    let cedar = kit.run(&["policy", "show", "--cedar"]).ok().stdout;
+    assert!(
+        cedar.contains("permit") && cedar.contains("forbid") && cedar.contains("entity"),
+        "{cedar}"
+    );
+    kit.shell("true").ok();
+    let log = kit.run(&["log", "show"]).ok().stdout;
+    assert!(log.contains("started for") && log.contains("ended with 0"), "{log}");
+    let verified = kit.run(&["log", "verify"]).ok().stdout;
+    assert!(verified.starts_with("verified: "), "{verified}");
+    assert!(kit.run(&["log", "path"]).ok().stdout.trim().ends_with("bailiwick/log"));
+    let checkpoint = kit.run(&["log", "checkpoint"]).ok().stdout;
+    let kept = kit.write("checkpoint.txt", &checkpoint);
+    kit.shell("true").ok();
+    kit.run(&["log", "verify", "--since", &kept.display().to_string()]).ok();
+    kit.write("checkpoint.txt", &checkpoint.replacen('\n', "x\n", 1));
+    kit.run(&["log", "verify", "--since", &kept.display().to_string()])
+        .status_is(5);
+}
+
+#[test]
+fn exit_codes_are_the_agents_own_or_ours() {
+    let kit = Bailiwick::new();
+    assert_eq!(kit.shell("exit 7").status, 7);
+    assert_eq!(kit.shell("kill -TERM $$").status, 128 + 15);
+    let missing = kit.run(&["run", "-q", "--", "no-such-program"]).status_is(127);
+    assert!(
+        missing.stderr.contains("`no-such-program`") && missing.stderr.contains("hint:"),
+        "{}",
+        missing.stderr
+    );
+    kit.write("plain.txt", "text");
+    kit.run(&["run", "-q", "--", "./plain.txt"]).status_is(126);
+    kit.run(&["run"]).status_is(2);
+    kit.run(&["frobnicate"]).status_is(2);
+}
+
+#[test]
+fn p1_the_home_and_the_root_are_no_contexts() {
+    let kit = Bailiwick::new();
+    for folder in [kit.home(), "/".into()] {
+        let mut command = kit.command(&["run", "-q", "--", "true"]);
+        command.current_dir(folder);
+        let done = bailiwick_testkit::finish(command, std::time::Duration::from_secs(20)).status_is(125);
+        assert!(
+            done.stderr.contains("all in it would be the agent's") && done.stderr.contains("hint:"),
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+#[test]
+fn p13_doctor_says_for_every_promise_what_is_kept() {
+    let kit = Bailiwick::new();
+    let told = kit.run(&["doctor"]).ok().stdout;
+    for promise in 1..=14 {
+        assert!(
+            told.lines()
+                .any(|line| line.trim_start().starts_with(&format!("P{promise} "))),
+            "P{promise}: {told}"
+        );
+    }
+    let facts = json(&kit.run(&["doctor", "--json"]).ok().stdout);
+    assert!(
+        facts["promises"].as_array().is_some_and(|rows| rows.len() == 14),
+        "{facts}"
+    );
+}
+
+#[test]
+fn p9_the_callers_environment_is_not_the_agents() {
+    let mut kit = Bailiwick::new();
+    kit.set("SECRET_TOKEN", "SECRET-VALUE");
+    let inside = kit
+        .shell("env; tr '\\0' '\\n' < /proc/self/environ; tr '\\0' '\\n' < /proc/1/environ")
+        .stdout;
+    assert!(!inside.contains("SECRET-VALUE"), "{inside}");
+    assert!(inside.contains("HOME=") && inside.contains("PATH="), "{inside}");
+    kit.write(
+        "bailiwick.toml",
+        "extends = [\"coding\"]\n[environment]\npass = [\"SECRET_TOKEN\"]\nset = { OWN = \"1\" }\n",
+    );
+    kit.run(&["trust"]).ok();
+    let inside = kit.shell("env").ok().stdout;
+    assert!(
+        inside.contains("SECRET_TOKEN=SECRET-VALUE") && inside.contains("OWN=1"),
+        "{inside}"
+    );
+}
