@@ -7,7 +7,9 @@
     reason = "a test that panics has failed"
 )]
 
+mod differential;
 mod gates;
 mod house;
 mod properties;
 mod standing;
+mod vectors;

@@ -1,0 +1,288 @@
+//! Decisions as data: `vectors/decide/*.toml` at the top of the repository, readable without Rust.
+//!
+//! A file holds rules and cases. `loads = false`: the rules must not load. `verdict = "unreadable"`: what is asked can
+//! be brought to no request. The project's root is `/p`, the home `/home/dana`.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bailiwick_authority::Authority;
+use bailiwick_mediator::{Clearances, Grant, Purpose, Rules, Snapshot, decide};
+use bailiwick_model::{
+    AbsPath, Act, Anchors, Capability, Host, HttpUrl, Label, Millis, Obligation, Request, Resource, Tag, Verb,
+};
+use bailiwick_policy::{Policy, SourceFile, Sources};
+use serde::Deserialize;
+
+use crate::house::TASK;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Vector {
+    promises: Vec<String>,
+    #[serde(default = "yes")]
+    loads: bool,
+    rules: RuleTexts,
+    #[serde(default, rename = "case")]
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleTexts {
+    project: Option<String>,
+    #[serde(default = "yes")]
+    trusted: bool,
+    person: Option<String>,
+    machine: Option<String>,
+    #[serde(default)]
+    profiles: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Case {
+    ask: String,
+    address: Option<IpAddr>,
+    #[serde(default)]
+    purpose: Asking,
+    #[serde(default)]
+    approver: bool,
+    holds: Option<Vec<String>>,
+    #[serde(default)]
+    label: Vec<String>,
+    #[serde(default)]
+    may_reach: BTreeMap<String, Vec<String>>,
+    granted: Option<Granted>,
+    verdict: String,
+    code: Option<String>,
+    obligations: Option<Vec<String>>,
+    obligations_among: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Granted {
+    act: String,
+    against: String,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Asking {
+    #[default]
+    Effect,
+    Question,
+}
+
+fn yes() -> bool {
+    true
+}
+
+pub fn anchors() -> Anchors {
+    Anchors {
+        root: AbsPath::new("/p").ok(),
+        home: AbsPath::new("/home/dana").unwrap(),
+    }
+}
+
+pub fn act(text: &str) -> Act {
+    Act::parse(text, &anchors()).unwrap()
+}
+
+/// Rules from a project's file that is trusted, and perhaps a person's.
+pub fn load(project: &str) -> Option<Policy> {
+    load_all(&RuleTexts {
+        project: Some(project.into()),
+        trusted: true,
+        person: None,
+        machine: None,
+        profiles: Vec::new(),
+    })
+    .ok()
+}
+
+fn load_all(texts: &RuleTexts) -> Result<Policy, String> {
+    let file = |name: &str, text: &Option<String>| {
+        text.as_ref().map(|text| SourceFile {
+            name: name.into(),
+            text: text.clone(),
+        })
+    };
+    let sources = Sources {
+        machine: file("/etc/bailiwick/rules.toml", &texts.machine).into_iter().collect(),
+        person: file("~/.config/bailiwick/rules.toml", &texts.person)
+            .into_iter()
+            .collect(),
+        project: file("bailiwick.toml", &texts.project),
+        project_trusted: texts.trusted,
+        profiles: texts.profiles.clone(),
+        anchors: anchors(),
+    };
+    bailiwick_policy::load(&sources).map_err(|wrong| format!("{wrong:?}"))
+}
+
+/// Brings what is asked to a request, as the gates do: any spelling in, one form out.
+fn read(text: &str) -> Option<Request> {
+    let (verb, resource) = text.split_once(' ')?;
+    let verb: Verb = verb.parse().ok()?;
+    let resource = match &verb {
+        Verb::Http(_) => Resource::Url(HttpUrl::parse(resource).ok()?),
+        Verb::Tunnel => {
+            let (host, port) = HttpUrl::authority(resource, 443).ok()?;
+            Resource::Endpoint { host, port }
+        }
+        Verb::Resolve => Resource::Name(Host::parse(resource).ok()?),
+        Verb::Run => Resource::Command(resource.split(' ').map(Into::into).collect()),
+        _ => {
+            let path = |text: &str| match text.strip_prefix("~/") {
+                Some(rest) => anchors().home.join(rest).ok(),
+                None => AbsPath::new(text).ok(),
+            };
+            match resource.strip_suffix("/**") {
+                Some(tree) => Resource::Tree(path(tree)?),
+                None => Resource::File(path(resource)?),
+            }
+        }
+    };
+    Some(Request::new(TASK, verb, resource))
+}
+
+fn write(obligation: &Obligation) -> String {
+    match obligation {
+        Obligation::Hide { pattern } => format!("hide {pattern}"),
+        Obligation::Guard { pattern } => format!("guard {pattern}"),
+        Obligation::DialAddress { address } => format!("dial {address}"),
+        Obligation::MatchServerName => "match-server-name".into(),
+    }
+}
+
+fn snapshot(case: &Case, policy: Arc<dyn Rules>) -> Snapshot {
+    let purpose = match case.purpose {
+        Asking::Effect => Purpose::Effect,
+        Asking::Question => Purpose::Question,
+    };
+    let mut state = Snapshot::of_rules(TASK, policy.clone(), Millis(0), purpose);
+    state.approver_present = case.approver;
+    if let Some(held) = &case.holds {
+        let held = held.iter().map(|text| Capability::of(act(text))).collect();
+        state.authority = Arc::new(Authority::of(held));
+    }
+    state.label = Arc::new(Label {
+        confidential: case.label.iter().map(|text| Tag::parse(text).expect("a tag")).collect(),
+        ..Label::default()
+    });
+    let mut clearances = Clearances::default();
+    for (tag, acts) in &case.may_reach {
+        for text in acts {
+            clearances.may_reach(Tag::parse(tag).expect("a tag"), act(text));
+        }
+    }
+    state.clearances = Arc::new(clearances);
+    if let Some(granted) = &case.granted {
+        let mut asking = Snapshot::of_rules(TASK, policy, Millis(0), Purpose::Question);
+        asking.approver_present = true;
+        let against = decide(&read(&granted.against).expect("a request"), &asking);
+        let capability = Capability::of(act(&granted.act));
+        state.grants = [Grant { capability, against }].into();
+    }
+    state
+}
+
+fn check(case: &Case, policy: Arc<dyn Rules>) -> Result<(), String> {
+    let (Some(mut request), false) = (read(&case.ask), case.verdict == "unreadable") else {
+        let unreadable = read(&case.ask).is_none() && case.verdict == "unreadable";
+        return if unreadable {
+            Ok(())
+        } else {
+            Err("it can be read, or should be".into())
+        };
+    };
+    if let Some(address) = case.address {
+        request = request.dialling(address);
+    }
+    let decision = decide(&request, &snapshot(case, policy));
+    let told = format!(
+        "{} {}: {:?}",
+        decision.verdict.as_str(),
+        decision.code,
+        decision.reasons
+    );
+    if decision.verdict.as_str() != case.verdict || Some(decision.code.as_str()) != case.code.as_deref() {
+        return Err(told);
+    }
+    let duties: Vec<String> = decision.obligations.iter().map(write).collect();
+    let exact = case.obligations.as_ref().is_none_or(|want| *want == duties);
+    let among = case
+        .obligations_among
+        .iter()
+        .flatten()
+        .all(|want| duties.contains(want));
+    if exact && among {
+        Ok(())
+    } else {
+        Err(format!("{told}, with {duties:?}"))
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/decide")
+}
+
+/// All that is wrong with one file.
+fn judge(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).expect("a readable file");
+    let vector: Vector = match toml_edit::de::from_str(&text) {
+        Ok(vector) => vector,
+        Err(fault) => return vec![format!("{}: {fault}", file.display())],
+    };
+    let mut wrong = Vec::new();
+    let is_promise = |id: &String| {
+        id.strip_prefix('P')
+            .and_then(|n| n.parse().ok())
+            .is_some_and(|n: u8| (1..=14).contains(&n))
+    };
+    if vector.promises.is_empty() || !vector.promises.iter().all(is_promise) {
+        wrong.push("it names no promise".into());
+    }
+    match load_all(&vector.rules) {
+        Ok(_) if !vector.loads => wrong.push("its rules load".into()),
+        Err(_) if !vector.loads => {}
+        Err(fault) => wrong.push(fault),
+        Ok(policy) => {
+            let policy: Arc<dyn Rules> = Arc::new(policy);
+            if vector.cases.is_empty() {
+                wrong.push("it has no case".into());
+            }
+            for case in &vector.cases {
+                if let Err(fault) = check(case, policy.clone()) {
+                    wrong.push(format!("`{}` is {fault}", case.ask));
+                }
+            }
+        }
+    }
+    wrong
+        .into_iter()
+        .map(|what| format!("{}: {what}", file.file_name().unwrap_or_default().display()))
+        .collect()
+}
+
+#[test]
+fn p14_the_vectors_are_decided_as_written() {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    let wrong: Vec<String> = files.iter().flat_map(|file| judge(file)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (number, file) in files.iter().enumerate() {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        assert!(
+            name.starts_with(&format!("{:03}-", number + 1)) && name.ends_with(".toml"),
+            "{name}: out of order"
+        );
+    }
+}
