@@ -81,8 +81,8 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     };
     let mut root = Root::lay()?;
     root.furnish(plan, &trees)?;
-    let found = search::search(&root, &trees, &plan.protected)?;
-    let protected = masks::lay(&root, &trees, &found)?;
+    let mut found = search::search(&root, &trees, &plan.protected)?;
+    let protected = masks::lay(&root, &trees, &mut found)?;
     root.enter()?;
     let floor = Floor::of(plan, &trees, orders.landlock)?;
     let stdio = Ends::of(plan.stdio, orders.pipes)?;

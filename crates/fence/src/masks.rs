@@ -13,11 +13,11 @@ use rustix::io::Errno;
 
 use crate::fault::{Says, cause, failed};
 use crate::root::Root;
-use crate::search::Found;
+use crate::search::{Found, unprotected_name};
 use crate::trees::Trees;
 
-/// Protects every place. Says how many.
-pub(crate) fn lay(root: &Root, trees: &Trees, found: &Found) -> Result<u64, LaunchFault> {
+/// Protects every place. Says how many; adds warnings about names that stay open.
+pub(crate) fn lay(root: &Root, trees: &Trees, found: &mut Found) -> Result<u64, LaunchFault> {
     let tops: BTreeSet<PathBuf> = trees
         .trees
         .iter()
@@ -45,7 +45,21 @@ pub(crate) fn lay(root: &Root, trees: &Trees, found: &Found) -> Result<u64, Laun
         }
         count = count.saturating_add(1);
     }
+    for (at, end, protection) in &found.links {
+        if name_of_link(root, at, end, *protection).is_err() {
+            found.warnings.push(unprotected_name(at));
+        }
+    }
     Ok(count)
+}
+
+/// Protects the name of a link: what it leads to stands in its place.
+fn name_of_link(root: &Root, at: &Path, end: &Path, protection: Protection) -> std::io::Result<()> {
+    let link = root.exact(at)?;
+    match protection {
+        Protection::Hide => Ok(root.cover(&link)?),
+        Protection::Guard => root.stand_in(&root.exact(end)?, &link),
+    }
 }
 
 /// The folders that must keep their names for guarded places to keep theirs: the one that holds it, and those above
@@ -98,7 +112,7 @@ mod tests {
         let places: BTreeMap<PathBuf, Place> = paths.iter().map(|path| (path.into(), place.clone())).collect();
         Found {
             places,
-            warnings: Vec::new(),
+            ..Found::default()
         }
     }
 

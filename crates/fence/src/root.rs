@@ -333,6 +333,14 @@ impl Root {
         Ok(attach_on(&copy, place)?)
     }
 
+    /// Puts a file, read-only, in the place of a link that leads to it, so that the link cannot be replaced. Older
+    /// kernels refuse to mount on links.
+    pub(crate) fn stand_in(&self, file: &OwnedFd, link: &OwnedFd) -> std::io::Result<()> {
+        let copy = clone_of(file, "")?;
+        sys::add_mount_flags(&copy, MountAttrFlags::MOUNT_ATTR_RDONLY, true)?;
+        Ok(attach_on(&copy, link)?)
+    }
+
     /// Closes the building site, makes the root read-only and enters it. What was the root before is gone.
     pub(crate) fn enter(self) -> Result<(), LaunchFault> {
         let say = || "cannot enter the fence's root".to_owned();

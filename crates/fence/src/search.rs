@@ -42,8 +42,16 @@ pub(crate) struct Place {
 pub(crate) struct Found {
     /// The places, by their path inside (without the first slash).
     pub places: BTreeMap<PathBuf, Place>,
+    /// Protected names that are links to files: where, what they lead to, how far.
+    pub links: Vec<(PathBuf, PathBuf, Protection)>,
     /// What the person should know.
     pub warnings: Vec<String>,
+}
+
+/// Says that a protected link can be replaced.
+pub(crate) fn unprotected_name(at: &Path) -> String {
+    let shown = at.display();
+    format!("`/{shown}` is a link: what it leads to is protected, its name is not")
 }
 
 /// Searches every personal tree.
@@ -411,11 +419,12 @@ impl Walk<'_> {
     /// Protects what protected links lead to, where that is seen inside at all.
     fn linked_places(&mut self, trees: &Trees) -> Result<(), LaunchFault> {
         for (at, protection) in std::mem::take(&mut self.links) {
-            let shown = at.display();
-            self.found.warnings.push(format!(
-                "`/{shown}` is a link: what it leads to is protected, its name is not"
-            ));
-            let Some((end, folder)) = self.root.end_of_link(&at) else {
+            let end = self.root.end_of_link(&at);
+            match &end {
+                Some((end, false)) => self.found.links.push((at, end.clone(), protection)),
+                _ => self.found.warnings.push(unprotected_name(&at)),
+            }
+            let Some((end, folder)) = end else {
                 continue;
             };
             let path = Path::new("/").join(&end);

@@ -215,14 +215,19 @@ fn c017_a_protected_file_that_is_a_link_is_protected_where_it_leads() {
         let real = desk.file("project/dot/bashrc", "# kept\n");
         symlink("dot/bashrc", desk.at("project/.bashrc")).unwrap();
         desk.protect("/**/.bashrc", Protection::Guard);
+        // A link to nowhere does not stop the start either, and is spoken of.
+        symlink("/nowhere/at/all", desk.at("project/.profile")).unwrap();
+        desk.protect("/**/.profile", Protection::Guard);
         let ran = desk.run(&["true"]);
         assert!(
-            ran.report.warnings.iter().any(|line| line.contains(".bashrc")),
+            ran.report.warnings.iter().any(|line| line.contains(".profile")),
             "{ran:?}"
         );
+        desk.only_outside("ln -sf dot/other new && mv -T .bashrc kept && mv -T kept .bashrc");
         assert!(desk.outside(&["bash", "-c", "echo >> .bashrc"]).status.success());
         desk.sh("echo x >> .bashrc").bad();
         desk.sh("echo x >> dot/bashrc").bad();
+        desk.sh("rm .bashrc").bad();
         desk.sh("cat .bashrc").good();
         assert_eq!(std::fs::read_to_string(real).unwrap(), "# kept\n\n");
     }
