@@ -573,3 +573,25 @@ fn a_dry_question_leaves_no_trace() {
     }
     assert_eq!(house.ledger.all().len(), before);
 }
+
+#[test]
+fn p3_a_count_is_not_taken_twice_by_two_who_saw_it_free() {
+    let (both, calls) = (std::sync::Barrier::new(2), std::sync::atomic::AtomicUsize::new(0));
+    let rules = crate::house::Saying::new(move |_| {
+        // The first two decisions are made from the same state; what is decided again does not wait.
+        if calls.fetch_add(1, Ordering::SeqCst) < 2 {
+            both.wait();
+        }
+        says(Verdict::Ask, 2)
+    });
+    let house = House::new(TaskSpec {
+        policy: rules,
+        ..writing_granted(Some(1))
+    });
+    let ask = || matches!(house.mediator.decide(&request("write /a")), Outcome::Allow(_));
+    let allowed = std::thread::scope(|scope| {
+        let other = scope.spawn(ask);
+        usize::from(ask()) + usize::from(other.join().unwrap())
+    });
+    assert_eq!(allowed, 1);
+}
