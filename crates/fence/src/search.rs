@@ -276,7 +276,7 @@ impl Walk<'_> {
                 )
             });
         }
-        let entries = match self.entries(folder) {
+        let entries = match self.entries(folder, wanted, guarded) {
             Ok(entries) => entries,
             Err(Errno::ACCESS) => return Ok(()),
             Err(errno) => return Err(self.lost(&inside(&tree.target).join(below.as_path()), errno)),
@@ -291,15 +291,24 @@ impl Walk<'_> {
     }
 
     /// The entries of a folder that can matter, all read before any is entered: one buffer serves all depths.
-    fn entries(&mut self, folder: &OwnedFd) -> rustix::io::Result<Vec<(std::ffi::CString, FileType)>> {
+    fn entries(
+        &mut self,
+        folder: &OwnedFd,
+        wanted: &Wanted<'_>,
+        guarded: bool,
+    ) -> rustix::io::Result<Vec<(std::ffi::CString, FileType)>> {
+        let every = guarded || self.files.is_some();
         let mut entries = Vec::new();
         let space: &mut [MaybeUninit<u8>] = self.buffer.spare_capacity_mut();
         let mut list = RawDir::new(folder, space);
         while let Some(entry) = list.next() {
             let entry = entry?;
             let name: &CStr = entry.file_name();
-            if !matches!(name.to_bytes(), b"." | b"..") {
-                entries.push((name.to_owned(), entry.file_type()));
+            let (bytes, kind) = (name.to_bytes(), entry.file_type());
+            let entered = matches!(kind, FileType::Directory | FileType::Socket | FileType::Unknown);
+            let matters = every || entered || wanted.candidates(bytes).next().is_some();
+            if matters && !matches!(bytes, b"." | b"..") {
+                entries.push((name.to_owned(), kind));
             }
         }
         Ok(entries)

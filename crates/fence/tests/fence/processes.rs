@@ -310,3 +310,19 @@ fn p13_the_survey_finds_what_the_other_tests_use() {
         }
     }
 }
+
+#[test]
+fn p2_under_sudo_the_caller_is_who_it_was() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped(1, "only root can play sudo");
+    }
+    let caller = |user: &str| {
+        let mut command = Command::new(probe());
+        command.arg("caller").env("SUDO_UID", user).env("SUDO_GID", "4243");
+        command.output().unwrap()
+    };
+    let done = caller("4242");
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "4242 4243");
+    assert!(!caller("0").status.success(), "root is nobody's caller");
+}
