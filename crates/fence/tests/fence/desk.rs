@@ -80,9 +80,22 @@ impl Ran {
     }
 }
 
+/// Removes what runs that have ended left behind.
+fn clear_old_shelves() {
+    for entry in std::fs::read_dir(std::env::temp_dir()).unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(run) = name.strip_prefix("bailiwick-fence-tests-")
+            && !Path::new("/proc").join(run).exists()
+        {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
+        clear_old_shelves();
         // Where everybody can read them: the build folder may be the builder's alone.
         let shelf = std::env::temp_dir().join(format!("bailiwick-fence-tests-{}", std::process::id()));
         std::fs::create_dir_all(&shelf).unwrap();
