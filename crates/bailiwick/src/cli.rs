@@ -185,6 +185,9 @@ pub struct DaemonRunArgs {
     /// Say `ready` on stdout once it can be reached, then go into the background of its own session
     #[arg(long, hide = true)]
     pub detach: bool,
+    /// The state folder, where it is not the person's usual one
+    #[arg(long, hide = true, value_name = "FOLDER")]
+    pub state: Option<PathBuf>,
 }
 
 /// Whether to answer as JSON.
@@ -221,7 +224,7 @@ pub fn run() -> Done {
         Command::Log(LogCommand::Checkpoint) => commands::log::checkpoint(),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Status(args) => commands::status::run(&args),
-        Command::Daemon(DaemonCommand::Run(args)) => crate::daemon::run(args.detach),
+        Command::Daemon(DaemonCommand::Run(args)) => crate::daemon::run(args.detach, args.state),
         Command::Daemon(DaemonCommand::Stop) => commands::status::stop(),
     }
 }

@@ -80,6 +80,7 @@ impl Link {
 
     /// Connects, starting a daemon if none runs. One of another build that has nothing to do is replaced.
     pub fn open(places: &Places) -> Result<Self, Failure> {
+        places.make_state()?;
         match Self::to_running(places)? {
             Some(link) if link.other_build && link.tasks == 0 => link.stop(places)?,
             Some(link) => return Ok(link),
@@ -148,7 +149,6 @@ fn gone(cause: &str) -> Failure {
 
 /// Starts a daemon and waits until it can be reached.
 fn start(places: &Places) -> Result<(), Failure> {
-    places.make_state()?;
     let refuse = |cause: String| {
         Failure::fault(format!("cannot start the daemon: {cause}"))
             .hint(format!("see `{}`", places.daemon_talk().display()))
@@ -170,7 +170,8 @@ fn start(places: &Places) -> Result<(), Failure> {
         "RUST_BACKTRACE",
     ];
     let mut child = Command::new(program)
-        .args(["daemon", "run", "--detach"])
+        .args(["daemon", "run", "--detach", "--state"])
+        .arg(&places.state)
         .env_clear()
         .envs(
             kept.iter()

@@ -3,6 +3,9 @@
 //! This crate composes the rooms, talks to people and holds the keys. One program plays every role: the person's
 //! commands, the daemon (mediator), the launcher and the gates; each is a process of its own.
 
+#[macro_use]
+mod talk;
+
 mod advice;
 mod cli;
 mod commands;
@@ -28,13 +31,13 @@ fn main() -> ExitCode {
         _ => {}
     }
     if let Err(e) = bailiwick_fence::become_caller_under_sudo() {
-        eprintln!("bailiwick: cannot become the user who called sudo: {e}");
+        talkln!("bailiwick: cannot become the user who called sudo: {e}");
         return Exit::NotStarted.into();
     }
     match cli::run() {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("{failure}");
+            talkln!("{failure}");
             failure.exit.into()
         }
     }

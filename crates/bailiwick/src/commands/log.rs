@@ -35,7 +35,7 @@ pub fn read(folder: &Path) -> Result<impl Iterator<Item = Entry>, Failure> {
 
 /// Prints where the log lies.
 pub fn path() -> Done {
-    println!("{}", Places::find()?.log().display());
+    tellln!("{}", Places::find()?.log().display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -44,7 +44,7 @@ pub fn checkpoint() -> Done {
     let mut link = Link::open(&Places::find()?)?;
     link.say(&PersonCall::Checkpoint)?;
     match link.hear()? {
-        (PersonAnswer::Checkpoint(note), _) => print!("{note}"),
+        (PersonAnswer::Checkpoint(note), _) => crate::talk::tell(&note),
         (PersonAnswer::Failed(fault), _) => return Err(Failure::fault(fault.to_string()).hint(fault.hint)),
         _ => return Err(Failure::fault("the daemon answered something that was not asked")),
     }
@@ -91,7 +91,6 @@ fn is_denial(event: &Event) -> bool {
 }
 
 fn print_record(index: u64, record: &Record, json: bool) {
-    use std::io::Write as _;
     let line = if json {
         serde_json::json!({ "index": index, "record": record }).to_string()
     } else {
@@ -102,10 +101,7 @@ fn print_record(index: u64, record: &Record, json: bool) {
             visible(&sentence(&record.event))
         )
     };
-    // A reader that stops reading (`| head`) is no fault of the log's.
-    if writeln!(std::io::stdout(), "{line}").is_err() {
-        std::process::exit(0);
-    }
+    tellln!("{line}");
 }
 
 fn sentence(event: &Event) -> String {
@@ -196,17 +192,18 @@ pub fn verify(args: &LogVerifyArgs) -> Done {
     match bailiwick_ledger::verify(&folder, &key, since.as_deref()) {
         Ok(verified) => {
             if args.json {
-                println!(
+                tellln!(
                     "{}",
                     serde_json::json!({ "verified": true, "size": verified.size, "checkpoint_size": verified.checkpoint_size, "unsigned_tail": verified.unsigned_tail })
                 );
             } else {
-                println!(
+                tellln!(
                     "verified: {} records, signed up to {}",
-                    verified.size, verified.checkpoint_size
+                    verified.size,
+                    verified.checkpoint_size
                 );
                 if since.is_none() {
-                    println!(
+                    tellln!(
                         "note: going back to an older state as a whole is found only with `--since`, by a checkpoint kept elsewhere"
                     );
                 }
@@ -215,7 +212,7 @@ pub fn verify(args: &LogVerifyArgs) -> Done {
         }
         Err(fault) => {
             if args.json {
-                println!(
+                tellln!(
                     "{}",
                     serde_json::json!({ "verified": false, "fault": fault.to_string() })
                 );

@@ -31,28 +31,28 @@ pub fn check(args: &JsonArg) -> Done {
     if args.json {
         let warnings: Vec<String> = policy.warnings().iter().map(ToString::to_string).collect();
         let pairs: Vec<String> = overlaps.iter().map(|overlap| overlap.text.clone()).collect();
-        println!(
+        tellln!(
             "{}",
             serde_json::json!({ "rules": policy.rules().len(), "warnings": warnings, "overlaps": pairs, "trusted": !untrusted })
         );
         return Ok(ExitCode::SUCCESS);
     }
     for warning in policy.warnings() {
-        println!("warning: {}", visible(&warning.to_string()));
+        tellln!("warning: {}", visible(&warning.to_string()));
         if let Some(hint) = &warning.hint {
-            println!("  hint: {}", visible(hint));
+            tellln!("  hint: {}", visible(hint));
         }
     }
     for overlap in &overlaps {
-        println!("overlap: {}", visible(&overlap.text));
+        tellln!("overlap: {}", visible(&overlap.text));
     }
-    println!(
+    tellln!(
         "{} rules in force for {}, no mistakes",
         policy.rules().len(),
         context.root
     );
     if untrusted {
-        println!("note: bailiwick.toml is not trusted yet, so only its denies hold: `bailiwick trust`");
+        tellln!("note: bailiwick.toml is not trusted yet, so only its denies hold: `bailiwick trust`");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -61,13 +61,13 @@ pub fn check(args: &JsonArg) -> Done {
 pub fn show(args: &ShowArgs) -> Done {
     let policy = context(args.program.as_deref())?.load()?;
     if args.cedar {
-        println!("// schema\n{}\n// policies\n{}", Policy::schema(), policy.to_cedar());
+        tellln!("// schema\n{}\n// policies\n{}", Policy::schema(), policy.to_cedar());
     } else if args.layers {
-        print!("{}", visible_lines(&policy.layers()));
-        println!();
+        crate::talk::tell(&visible_lines(&policy.layers()));
+        tellln!("");
     } else {
         for rule in policy.rules() {
-            println!(
+            tellln!(
                 "{:<5} {}   ({})",
                 rule.effect.as_str(),
                 visible(&rule.origin.act),

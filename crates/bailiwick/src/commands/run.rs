@@ -45,7 +45,7 @@ fn start(args: &RunArgs) -> Done {
     let standalone = args.standalone.then(|| Standalone::begin(&places)).transpose()?;
     let mut link = Link::open(standalone.as_ref().map_or(&places, Standalone::places))?;
     if link.is_other_build() && !args.quiet {
-        eprintln!("bailiwick: the daemon is of another build; it goes on because it has tasks that run");
+        talkln!("bailiwick: the daemon is of another build; it goes on because it has tasks that run");
     }
     let pipes = if terminal.is_some() { None } else { Some(Pipes::make()?) };
     match &pipes {
@@ -55,10 +55,10 @@ fn start(args: &RunArgs) -> Done {
         }
         None => link.say(&PersonCall::Run(order))?,
     }
-    let status = accompany(&mut link, pipes, args.quiet)?;
-    if let Some(standalone) = standalone {
-        standalone.end()?;
-    }
+    let program = args.command.first().map_or("", String::as_str);
+    let status = accompany(&mut link, pipes, program, args.quiet)?;
+    drop(link);
+    drop(standalone);
     Ok(ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(255)))
 }
 
@@ -112,19 +112,19 @@ impl Pipes {
 }
 
 /// Stands between the agent and the person until the agent has ended; says its status.
-fn accompany(link: &mut Link, mut pipes: Option<Pipes>, quiet: bool) -> Result<i32, Failure> {
+fn accompany(link: &mut Link, mut pipes: Option<Pipes>, program: &str, quiet: bool) -> Result<i32, Failure> {
     let mut raw = None;
     let mut output: Vec<JoinHandle<()>> = Vec::new();
     loop {
         match link.hear()? {
             (PersonAnswer::Planned(planned), _) => {
                 if !quiet {
-                    eprint!("{}", super::summary::planned(&planned));
+                    crate::talk::talk(&super::summary::planned(&planned));
                 }
             }
             (PersonAnswer::Started(report), descriptors) => {
                 if !quiet {
-                    eprint!("{}", super::summary::started(&report));
+                    crate::talk::talk(&super::summary::started(&report));
                 }
                 match (descriptors.into_iter().next(), pipes.take()) {
                     (Some(master), None) => {
@@ -158,27 +158,48 @@ fn accompany(link: &mut Link, mut pipes: Option<Pipes>, quiet: bool) -> Result<i
                 }
                 drop(raw.take());
                 if let (Some(checkpoint), false) = (checkpoint, quiet) {
-                    eprint!("{}", super::summary::ended(status, &checkpoint));
+                    crate::talk::talk(&super::summary::ended(status, &checkpoint));
                 }
                 return Ok(status);
             }
-            (PersonAnswer::Failed(fault), _) => return Err(not_started(&fault)),
+            (PersonAnswer::Failed(fault), _) => return Err(not_started(&fault, program)),
             _ => return Err(Failure::fault("the daemon answered something that was not asked")),
         }
     }
 }
 
-fn not_started(fault: &LaunchFault) -> Failure {
+fn not_started(fault: &LaunchFault, program: &str) -> Failure {
     let exit = match fault.code {
         Code::ProgramNotFound => Exit::NotFound,
         Code::ProgramNotExecutable => Exit::NotExecutable,
         _ => Exit::NotStarted,
     };
     let failure = Failure::new(exit, crate::visible::visible_lines(&fault.to_string()));
-    if fault.hint.is_empty() {
-        failure
-    } else {
-        failure.hint(fault.hint.clone())
+    match (exit, fault.hint.is_empty()) {
+        (Exit::NotFound, true) => failure.hint(where_outside(program)),
+        (_, true) if matches!(fault.code, Code::FenceFailed | Code::FencePartial) => {
+            failure.hint("`bailiwick doctor` says what this machine can do, and what to change")
+        }
+        (_, true) => failure,
+        (_, false) => failure.hint(fault.hint.clone()),
+    }
+}
+
+/// What to do about a program that is not there inside: it may well be there outside.
+fn where_outside(program: &str) -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file());
+    match found.filter(|_| !program.contains('/')) {
+        Some(file) => {
+            let whole = std::fs::canonicalize(&file).unwrap_or(file);
+            let folder = whole.parent().unwrap_or(&whole).display().to_string();
+            format!(
+                "it lies in `{folder}` outside; grant that: `read = [\"{folder}\"]` under [files] in bailiwick.toml"
+            )
+        }
+        None => "only programs in granted trees exist in there: `bailiwick policy show` lists them".into(),
     }
 }
 

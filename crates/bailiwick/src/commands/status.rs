@@ -14,9 +14,9 @@ pub fn run(args: &JsonArg) -> Done {
     let places = Places::find()?;
     let Some(mut link) = Link::to_running(&places)? else {
         if args.json {
-            println!("{}", serde_json::json!({ "running": false }));
+            tellln!("{}", serde_json::json!({ "running": false }));
         } else {
-            println!("no daemon runs; `bailiwick run` starts one");
+            tellln!("no daemon runs; `bailiwick run` starts one");
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -25,7 +25,7 @@ pub fn run(args: &JsonArg) -> Done {
         return Err(Failure::fault("the daemon answered something that was not asked"));
     };
     if args.json {
-        println!("{}", serde_json::json!({ "running": true, "daemon": status }));
+        tellln!("{}", serde_json::json!({ "running": true, "daemon": status }));
         return Ok(ExitCode::SUCCESS);
     }
     let log = if status.log_healthy {
@@ -33,12 +33,14 @@ pub fn run(args: &JsonArg) -> Done {
     } else {
         "the log CANNOT BE WRITTEN: what must be recorded is denied"
     };
-    println!(
+    tellln!(
         "daemon {} (build {}), {} records, {log}",
-        status.pid, status.build, status.records
+        status.pid,
+        status.build,
+        status.records
     );
     for task in &status.tasks {
-        println!(
+        tellln!(
             "  {}  since {}  {}  {}",
             task.id,
             super::log::time(task.started),
@@ -47,7 +49,7 @@ pub fn run(args: &JsonArg) -> Done {
         );
     }
     if status.tasks.is_empty() {
-        println!("  no task runs");
+        tellln!("  no task runs");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -57,7 +59,7 @@ pub fn stop() -> Done {
     let places = Places::find()?;
     match Link::to_running(&places)? {
         Some(link) => link.stop(&places)?,
-        None => eprintln!("bailiwick: no daemon runs"),
+        None => talkln!("bailiwick: no daemon runs"),
     }
     Ok(ExitCode::SUCCESS)
 }

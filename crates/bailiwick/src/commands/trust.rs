@@ -51,17 +51,17 @@ pub fn run(args: &TrustArgs) -> Done {
         _ => return Err(Failure::fault("the daemon answered something that was not asked")),
     }
     if args.revoke {
-        println!("no longer trusted: {} (only its denies hold)", visible(&file.name));
+        tellln!("no longer trusted: {} (only its denies hold)", visible(&file.name));
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
+    tellln!(
         "trusted: {} as it is now ({})",
         visible(&file.name),
         digest.to_string().get(..16).unwrap_or_default()
     );
     for rule in policy.rules().iter().filter(|rule| rule.origin.file == file.name) {
-        println!("  {:<5} {}", rule.effect.as_str(), visible(&rule.origin.act));
+        tellln!("  {:<5} {}", rule.effect.as_str(), visible(&rule.origin.act));
     }
-    println!("any change to it takes the trust away");
+    tellln!("any change to it takes the trust away");
     Ok(ExitCode::SUCCESS)
 }

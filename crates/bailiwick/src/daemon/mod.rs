@@ -88,14 +88,17 @@ impl Daemon {
 }
 
 /// Runs the daemon until it is told to stop, or has had nothing to do for a while.
-pub fn run(detach: bool) -> Done {
+pub fn run(detach: bool, state: Option<PathBuf>) -> Done {
     let say = |word: &str| {
         if detach {
             use std::io::Write as _;
             let _ = writeln!(std::io::stdout(), "{word}");
         }
     };
-    let places = Places::find()?;
+    let mut places = Places::find()?;
+    if let Some(state) = state {
+        places.state = state;
+    }
     places.make_state()?;
     let _only_one = match only_one(&places)? {
         Some(lock) => lock,
@@ -128,11 +131,11 @@ pub fn run(detach: bool) -> Done {
             Ok(socket) => {
                 std::thread::spawn(move || {
                     if let Err(cause) = person::serve(&daemon, &socket) {
-                        eprintln!("bailiwick: a connection ended: {cause}");
+                        talkln!("bailiwick: a connection ended: {cause}");
                     }
                 });
             }
-            Err(e) => eprintln!("bailiwick: a connection could not be taken: {e}"),
+            Err(e) => talkln!("bailiwick: a connection could not be taken: {e}"),
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -150,7 +153,7 @@ pub fn leave(daemon: &Daemon) -> ! {
     }
     let _ = std::fs::remove_file(daemon.places.socket());
     if let Err(fault) = daemon.log.checkpoint() {
-        eprintln!("bailiwick: the last checkpoint could not be written: {fault}");
+        talkln!("bailiwick: the last checkpoint could not be written: {fault}");
     }
     std::process::exit(0)
 }
@@ -161,11 +164,11 @@ fn background(daemon: &Arc<Daemon>) {
         let mut idle_since = std::time::Instant::now();
         loop {
             if let Err(e) = daemon.spares.fill() {
-                eprintln!("bailiwick: a spare process could not be started: {e}");
+                talkln!("bailiwick: a spare process could not be started: {e}");
             }
             std::thread::sleep(SWEEP);
             if let Err(fault) = daemon.mediator.sweep(daemon.clock.now()) {
-                eprintln!("bailiwick: abandoned permits are not on record: {fault}");
+                talkln!("bailiwick: abandoned permits are not on record: {fault}");
             }
             if !lock(&daemon.running).is_empty() {
                 idle_since = std::time::Instant::now();
@@ -259,12 +262,15 @@ impl Standalone {
     pub fn places(&self) -> &Places {
         &self.places
     }
+}
 
+impl Drop for Standalone {
     /// Ends the daemon of this run; its log stays.
-    pub fn end(self) -> Result<(), Failure> {
-        if let Some(link) = crate::link::Link::to_running(&self.places)? {
-            link.stop(&self.places)?;
+    fn drop(&mut self) {
+        let ended = crate::link::Link::to_running(&self.places)
+            .and_then(|link| link.map_or(Ok(()), |link| link.stop(&self.places)));
+        if let Err(failure) = ended {
+            talkln!("{failure}");
         }
-        Ok(())
     }
 }

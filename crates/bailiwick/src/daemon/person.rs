@@ -144,7 +144,7 @@ fn run(daemon: &Arc<Daemon>, socket: &UnixStream, order: &RunOrder, descriptors:
         let _ = answers.shutdown(std::net::Shutdown::Both);
         // The next task finds its spares ready.
         if let Err(e) = ending.spares.fill() {
-            eprintln!("bailiwick: a spare process could not be started: {e}");
+            talkln!("bailiwick: a spare process could not be started: {e}");
         }
     });
     while let Ok(Some((call, _))) = receive::<PersonCall>(socket) {

@@ -118,7 +118,7 @@ impl Spares {
 /// The body of the network gate's process: confines itself, waits for its task, serves until the channel closes.
 pub fn run_network_gate() -> std::process::ExitCode {
     let fail = |what: &str, cause: &dyn std::fmt::Display| {
-        eprintln!("bailiwick: the network gate cannot go on: {what}: {cause}");
+        talkln!("bailiwick: the network gate cannot go on: {what}: {cause}");
         std::process::ExitCode::FAILURE
     };
     let owned = |descriptor: std::io::Result<OwnedFd>| descriptor.map(UnixStream::from);
@@ -133,6 +133,7 @@ pub fn run_network_gate() -> std::process::ExitCode {
     if let Err(e) = silence_standard_descriptors() {
         return fail("its descriptors", &e);
     }
+    raise_descriptor_limit();
     let readable: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
     if let Err(fault) = bailiwick_fence::confine_gate(&readable) {
         return fail("its own confinement", &fault);
@@ -150,6 +151,9 @@ pub fn run_network_gate() -> std::process::ExitCode {
     }
 }
 
+/// Most descriptors that a gate may hold.
+const DESCRIPTORS: u64 = 16_384;
+
 /// What looking up names needs to read (resolver(5), nsswitch.conf(5)).
 const READABLE: [&str; 10] = [
     "/etc/resolv.conf",
@@ -164,6 +168,23 @@ const READABLE: [&str; 10] = [
     "/usr/lib",
 ];
 
+/// A gate holds two descriptors for each connection; the usual limit of 1024 would be reached first.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
+    let raised = setrlimit(
+        Resource::Nofile,
+        rustix::process::Rlimit {
+            current: Some(wanted),
+            ..limit
+        },
+    );
+    if let Err(e) = raised {
+        talkln!("bailiwick: the network gate keeps its usual number of descriptors: {e}");
+    }
+}
+
 fn silence_standard_descriptors() -> std::io::Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -176,7 +197,7 @@ pub fn run_launcher() -> std::process::ExitCode {
     match bailiwick_fence::inherited_channel() {
         Ok(channel) => bailiwick_fence::run_launcher(channel),
         Err(e) => {
-            eprintln!("bailiwick: the launcher has no channel: {e}");
+            talkln!("bailiwick: the launcher has no channel: {e}");
             std::process::ExitCode::FAILURE
         }
     }

@@ -31,6 +31,9 @@ use crate::protocol::{Planned, RunOrder, RunningTask, build};
 /// Answers that may wait for a gate that does not read; past that its channel is closed.
 const MAX_WAITING_ANSWERS: usize = 8192;
 
+/// What to do when the log takes no records.
+const LOG_HINT: &str = "see that there is room where the log lies: `bailiwick log path`";
+
 /// A running task, for whoever wants to signal or end it.
 #[derive(Clone)]
 pub struct Handle {
@@ -47,7 +50,7 @@ impl Handle {
     /// Passes a signal on to the agent.
     pub fn signal(&self, number: i32) {
         if let Err(e) = self.fence.signal(number) {
-            eprintln!("bailiwick: signal {number} did not reach task {}: {e}", self.about.id);
+            talkln!("bailiwick: signal {number} did not reach task {}: {e}", self.about.id);
         }
     }
 
@@ -90,7 +93,7 @@ impl Waiting {
             ..self.row
         };
         if let Err(fault) = daemon.store.put_task(&row) {
-            eprintln!("bailiwick: the end of task {} could not be kept: {fault}", row.id);
+            talkln!("bailiwick: the end of task {} could not be kept: {fault}", row.id);
         }
         lock(&daemon.running).remove(&row.id);
         status
@@ -107,18 +110,21 @@ fn fault(code: Code, what: &str, cause: impl std::fmt::Display, hint: &str) -> L
 }
 
 fn of_task(cause: TaskFault) -> LaunchFault {
-    let code = if matches!(cause, TaskFault::Log(_)) {
-        Code::LogUnavailable
-    } else {
-        Code::LimitReached
-    };
-    fault(code, "the task cannot begin", cause, "")
+    match cause {
+        TaskFault::Log(_) => fault(
+            Code::LogUnavailable,
+            "nothing is started that cannot be put on record",
+            cause,
+            LOG_HINT,
+        ),
+        _ => fault(Code::LimitReached, "the task cannot begin", cause, ""),
+    }
 }
 
 /// Ends a task on record; it has ended also when the log cannot take that.
 fn end(daemon: &Daemon, task: TaskId, status: i32) {
     if let Err(cause) = daemon.mediator.end(task, status) {
-        eprintln!("bailiwick: the end of task {task} is not on record: {cause}");
+        talkln!("bailiwick: the end of task {task} is not on record: {cause}");
     }
 }
 
@@ -265,7 +271,7 @@ fn begin(
     }
     drop(started.listeners);
     if let Err(cause) = daemon.store.put_task(&row) {
-        eprintln!("bailiwick: task {} could not be kept: {cause}", row.id);
+        talkln!("bailiwick: task {} could not be kept: {cause}", row.id);
     }
     let about = RunningTask {
         id: row.id,
@@ -297,7 +303,7 @@ fn settle(daemon: &Daemon, spent: Spent, done: bool, note: &str) {
         note: note.into(),
     };
     if let Err(refusal) = daemon.mediator.settle(&settlement) {
-        eprintln!("bailiwick: a permit could not be settled: {refusal}");
+        talkln!("bailiwick: a permit could not be settled: {refusal}");
     }
 }
 
@@ -312,6 +318,12 @@ fn permit(daemon: &Daemon, request: &Request, root: &bailiwick_model::AbsPath) -
             &format!("`{request}` must be asked"),
             question.id,
             "",
+        )),
+        Outcome::Deny(refusal) if refusal.code == Code::LogUnavailable => Err(fault(
+            refusal.code,
+            "nothing is started that cannot be put on record",
+            &refusal,
+            LOG_HINT,
         )),
         Outcome::Deny(refusal) => Err(fault(
             refusal.code,
@@ -434,14 +446,14 @@ fn serve_gate(daemon: &Arc<Daemon>, task: TaskId, channel: &UnixStream) -> std::
                 match frames.next_frame() {
                     Ok(Some(body)) => {
                         if let Err(cause) = session.receive(body, &reply) {
-                            eprintln!("bailiwick: the gate of task {task} is cut off: {cause}");
+                            talkln!("bailiwick: the gate of task {task} is cut off: {cause}");
                             let _ = from.shutdown(std::net::Shutdown::Both);
                             return;
                         }
                     }
                     Ok(None) => break,
                     Err(cause) => {
-                        eprintln!("bailiwick: the gate of task {task} is cut off: {cause}");
+                        talkln!("bailiwick: the gate of task {task} is cut off: {cause}");
                         let _ = from.shutdown(std::net::Shutdown::Both);
                         return;
                     }
