@@ -28,17 +28,10 @@ pub fn told(request: &Request, decision: &Decision, root: &AbsPath) -> String {
 }
 
 fn cause(reason: &Reason) -> String {
+    let text = visible(&reason.text);
     match &reason.rule {
-        Some(rule) => format!(
-            "{} by {}:{} `{}` (layer {}): {}",
-            reason.verdict.as_str(),
-            visible(&rule.file),
-            rule.line,
-            visible(&rule.act),
-            rule.layer,
-            visible(&reason.text)
-        ),
-        None => format!("{}: {}", reason.verdict.as_str(), visible(&reason.text)),
+        Some(rule) => format!("{}: {text} (layer {})", reason.verdict.as_str(), rule.layer),
+        None => format!("{}: {text}", reason.verdict.as_str()),
     }
 }
 

@@ -109,6 +109,8 @@ pub struct Planned {
     pub task: TaskId,
     /// The root of the context.
     pub root: AbsPath,
+    /// The person's home folder.
+    pub home: AbsPath,
     /// The presets, profiles and files that the rules come from.
     pub sources: Vec<String>,
     /// Trees that may be written.

@@ -29,7 +29,7 @@ pub fn run(args: &CanArgs) -> Done {
         store.as_ref().map(|store| store as _),
     )?;
     let policy = Arc::new(context.load()?);
-    let (request, note) = read(&args.act, &here, &places.home)?;
+    let (request, note) = read(&args.act, &here, &places.home, &context.root)?;
     let decision = decide(&policy, &request);
     if args.json {
         let answer =
@@ -58,7 +58,7 @@ fn decide(policy: &Arc<Policy>, request: &Request) -> Decision {
 }
 
 /// Reads one act, without wildcards, as a request; a note says what was read differently than written.
-fn read(text: &str, here: &AbsPath, home: &AbsPath) -> Result<(Request, Option<String>), Failure> {
+fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(Request, Option<String>), Failure> {
     let form = || {
         Failure::usage(format!("`{text}` is not an act: write `VERB RESOURCE`"))
             .hint("for instance \"read ~/.ssh/id_ed25519\", \"write src/main.rs\", \"GET http://localhost:8080/x\", \"tunnel api.anthropic.com\"")
@@ -89,7 +89,7 @@ fn read(text: &str, here: &AbsPath, home: &AbsPath) -> Result<(Request, Option<S
                 "programs run inside the fence with no authority of their own; this build does not tell commands apart";
             Ok((ask(Verb::Run, Resource::Command(words)), Some(note.into())))
         }
-        Verb::Read | Verb::Write | Verb::Create | Verb::Delete => file(verb, resource, here, home),
+        Verb::Read | Verb::Write | Verb::Create | Verb::Delete => file(verb, resource, here, home, root),
     }
 }
 
@@ -115,7 +115,13 @@ fn http(method: Method, url: HttpUrl, ask: &dyn Fn(Verb, Resource) -> Request) -
     }
 }
 
-fn file(verb: Verb, text: &str, here: &AbsPath, home: &AbsPath) -> Result<(Request, Option<String>), Failure> {
+fn file(
+    verb: Verb,
+    text: &str,
+    here: &AbsPath,
+    home: &AbsPath,
+    root: &AbsPath,
+) -> Result<(Request, Option<String>), Failure> {
     let (text, tree) = match text.strip_suffix("/**") {
         Some(folder) => (if folder.is_empty() { "/" } else { folder }, true),
         None => (text, false),
@@ -146,7 +152,7 @@ fn file(verb: Verb, text: &str, here: &AbsPath, home: &AbsPath) -> Result<(Reque
     let private = ["/tmp", "/var/tmp", "/proc", "/dev"]
         .iter()
         .any(|top| AbsPath::new(top).is_ok_and(|top| top.holds(&path)));
-    if private {
+    if private && !root.holds(&path) {
         note = Some(format!(
             "{path} lies in a place that is made new and private for each task: inside, other files stand there"
         ));

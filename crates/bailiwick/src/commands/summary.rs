@@ -8,73 +8,122 @@ use bailiwick_model::AbsPath;
 use crate::protocol::Planned;
 use crate::visible::visible;
 
-/// Most names in one line of the summary; the rest is counted.
-const SHOWN: usize = 5;
+/// Widest line of the summary, in characters; what does not fit is counted.
+const WIDTH: usize = 100;
+
+/// Where the text of a line begins.
+const INDENT: usize = 12;
 
 fn line(out: &mut String, head: &str, text: &str) {
     let _ = writeln!(out, "  {head:<9} {text}");
 }
 
-/// Names the first few of a list, and counts the rest.
-fn some(names: &[String]) -> String {
-    let mut text = names
-        .iter()
-        .take(SHOWN)
-        .map(|name| visible(name))
-        .collect::<Vec<_>>()
-        .join(", ");
-    if let Some(more) = names.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        let _ = write!(text, " and {more} more");
+/// Names as many of a list as fit behind `lead`, and counts the rest.
+fn some(lead: &str, names: &[String]) -> String {
+    let mut text = lead.to_owned();
+    for (place, name) in names.iter().enumerate() {
+        let name = visible(name);
+        let left = names.len().saturating_sub(place);
+        let needed = INDENT + text.chars().count() + name.chars().count() + " and 999 more".len();
+        if place > 0 && needed > WIDTH {
+            let _ = write!(text, " and {left} more");
+            return text;
+        }
+        text.push_str(if place == 0 { " " } else { ", " });
+        text.push_str(&name);
     }
     text
 }
 
-fn trees(paths: &[AbsPath]) -> Vec<String> {
-    paths.iter().map(ToString::to_string).collect()
+/// Paths as a person writes them: from the root of the context, or from the home.
+struct Short<'a> {
+    root: &'a str,
+    home: &'a str,
+}
+
+impl Short<'_> {
+    fn path(&self, path: &str) -> String {
+        let below = |folder: &str| {
+            path.strip_prefix(folder)
+                .and_then(|rest| rest.strip_prefix('/'))
+                .map(str::to_owned)
+        };
+        match (path.strip_prefix("/**/"), below(self.root), below(self.home)) {
+            (Some(rest), _, _) => format!("**/{rest}"),
+            (None, Some(rest), _) => rest,
+            (None, None, Some(rest)) => format!("~/{rest}"),
+            (None, None, None) if path == self.home => "~".into(),
+            (None, None, None) => path.to_owned(),
+        }
+    }
+
+    /// The person's own places first: those of the machine say less.
+    fn paths<'b>(&self, paths: impl Iterator<Item = &'b str>) -> Vec<String> {
+        let mut names: Vec<String> = paths.map(|path| self.path(path)).collect();
+        names.sort_by_key(|name| name.starts_with('/'));
+        names
+    }
+}
+
+/// True for what belongs to the machine: named as a whole, not one by one.
+fn is_system(path: &AbsPath) -> bool {
+    let top = path.segments().next().unwrap_or_default();
+    matches!(top, "usr" | "bin" | "sbin" | "opt" | "etc" | "var" | "nix" | "snap") || top.starts_with("lib")
 }
 
 /// What will hold.
 pub fn planned(planned: &Planned) -> String {
+    let short = Short {
+        root: planned.root.as_str(),
+        home: planned.home.as_str(),
+    };
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "bailiwick: task {} in {} (rules: {})",
+        "bailiwick: task {} in {}",
         planned.task,
-        visible(planned.root.as_str()),
-        some(&planned.sources)
+        visible(planned.root.as_str())
     );
+    line(&mut out, "rules", &some("from", &planned.sources));
+    let mut head = "may";
+    let mut may = |out: &mut String, text: &str| line(out, std::mem::take(&mut head), text);
     if !planned.write.is_empty() {
-        line(
-            &mut out,
-            "may",
-            &format!("read and write {}", some(&trees(&planned.write))),
-        );
+        let trees: Vec<String> = planned.write.iter().map(ToString::to_string).collect();
+        may(&mut out, &some("read and write", &trees));
     }
-    if !planned.read.is_empty() {
-        let own: Vec<AbsPath> = planned
-            .read
-            .iter()
-            .filter(|path| !planned.write.contains(path))
-            .cloned()
-            .collect();
-        let head = if planned.write.is_empty() { "may" } else { "" };
-        line(&mut out, head, &format!("read {}", some(&trees(&own))));
+    let (system, own): (Vec<&AbsPath>, Vec<&AbsPath>) = planned
+        .read
+        .iter()
+        .filter(|path| !planned.write.contains(path))
+        .partition(|path| is_system(path));
+    let own = short.paths(own.iter().map(|path| path.as_str()));
+    match (system.is_empty(), own.is_empty()) {
+        (false, true) => may(&mut out, "read the machine's programs and libraries"),
+        (false, false) => may(&mut out, &some("read the machine's programs and libraries, and", &own)),
+        (true, false) => may(&mut out, &some("read", &own)),
+        (true, true) => {}
     }
     match planned.network.as_slice() {
-        [] => line(&mut out, "", "reach no host: no rule names one"),
-        hosts => line(&mut out, "", &format!("reach {}", some(hosts))),
+        [] => may(&mut out, "reach no host: no rule names one"),
+        hosts => may(&mut out, &some("reach", hosts)),
     }
+    let mut head = "may not";
+    let mut not = |out: &mut String, text: &str| line(out, std::mem::take(&mut head), text);
     if !planned.hidden.is_empty() {
-        line(&mut out, "may not", &format!("read {}", some(&planned.hidden)));
+        not(
+            &mut out,
+            &some("read", &short.paths(planned.hidden.iter().map(String::as_str))),
+        );
     }
     if !planned.guarded.is_empty() {
-        let head = if planned.hidden.is_empty() { "may not" } else { "" };
-        line(&mut out, head, &format!("change {}", some(&planned.guarded)));
+        not(
+            &mut out,
+            &some("change", &short.paths(planned.guarded.iter().map(String::as_str))),
+        );
     }
-    line(
+    not(
         &mut out,
-        "",
-        "touch anything else: other files, hosts, programs and variables do not exist in there",
+        "touch anything else: no other file, host, process or variable exists in there",
     );
     for warning in &planned.warnings {
         line(&mut out, "note", &visible(warning));
@@ -88,16 +137,12 @@ pub fn started(report: &FenceReport) -> String {
     line(
         &mut out,
         "enforced",
-        &format!(
-            "by the kernel: {}; {} places protected",
-            report.parts.join(", "),
-            report.protected
-        ),
+        &format!("by {}; {} places protected", report.parts.join(", "), report.protected),
     );
     line(
         &mut out,
         "partly",
-        "what does not exist yet under a protected name can be made, and hosts are told apart by name alone",
+        "protected names that do not exist yet can be made; inside TLS only the host's name is seen",
     );
     for warning in &report.warnings {
         line(&mut out, "note", &visible(warning));

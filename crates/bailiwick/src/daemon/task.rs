@@ -226,7 +226,7 @@ fn begin(
         settings: policy.settings(),
         identity,
     });
-    let planned = planned(row.id, context, policy, &granted);
+    let planned = planned(daemon, row.id, context, policy, &granted);
     tell(planned).map_err(|e| fault(Code::Fault, "the command that ordered this is gone", e, ""))?;
     let io = |what: &'static str| move |e: std::io::Error| fault(Code::Fault, what, e, "");
     let mut launcher = daemon.spares.launcher().map_err(io("cannot start the launcher"))?;
@@ -355,12 +355,14 @@ fn grant_trees(daemon: &Daemon, task: TaskId) -> Result<(Vec<Granted>, Vec<Spent
     Ok((granted, grants))
 }
 
-fn planned(task: TaskId, context: &Context, policy: &Policy, granted: &[Granted]) -> Planned {
+fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, granted: &[Granted]) -> Planned {
     let of = |verb: &Verb| {
         granted
             .iter()
             .filter(|g| g.verb == *verb)
             .map(|g| g.tree.clone())
+            // What is not there is granted, too, but says nothing to the person.
+            .filter(|tree| tree.to_path_buf().symlink_metadata().is_ok())
             .collect()
     };
     let patterns = |wanted: fn(&Obligation) -> Option<&bailiwick_model::PathPattern>| {
@@ -401,6 +403,7 @@ fn planned(task: TaskId, context: &Context, policy: &Policy, granted: &[Granted]
     Planned {
         task,
         root: context.root.clone(),
+        home: daemon.places.home.clone(),
         sources,
         write: of(&Verb::Write),
         read: of(&Verb::Read),
