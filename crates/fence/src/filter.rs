@@ -5,7 +5,7 @@
 //! that are refused with `EPERM`; then socket families that do not exist here. A call by another processor family's numbers ends the process; x32 numbers
 //! stand in no table.
 //! Not here: the table (`syscalls`), and how it is searched (`table`).
-//! See: seccomp(2), socket(2), ioctl_tty(2), personality(2).
+//! See: seccomp(2), socket(2), ioctl_tty(2), personality(2), inode(7), "The file type and mode".
 
 use std::collections::BTreeMap;
 
@@ -47,6 +47,28 @@ const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 /// Plain Linux, without address randomisation, 32-bit alike, and the question what is set: debuggers, `setarch`.
 const PERSONALITIES: [u64; 5] = [0, 0x0004_0000, 0x0000_0008, 0x0002_0000, 0xffff_ffff];
+
+/// The mode bits by which a file runs as its owner or its group.
+const SET_ID: [u64; 2] = [0o4000, 0o2000];
+/// Each of these flags makes a call that opens a file read the mode: it makes a file, with a name or without one.
+const CREATING: [u64; 2] = [0o100, 0o20_000_000];
+/// The calls that give a file its mode, and which argument that is.
+const MODES: [(libc::c_long, u8); 4] = [
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+    (libc::SYS_mknodat, 2),
+];
+/// The calls that give a file its mode where they make it: which arguments the flags and the mode are.
+const OPENINGS: [(libc::c_long, u8, u8); 1] = [(libc::SYS_openat, 2, 3)];
+#[cfg(target_arch = "x86_64")]
+const OLDER_MODES: [(libc::c_long, u8); 3] = [(libc::SYS_chmod, 1), (libc::SYS_mknod, 1), (libc::SYS_creat, 1)];
+#[cfg(target_arch = "x86_64")]
+const OLDER_OPENINGS: [(libc::c_long, u8, u8); 1] = [(libc::SYS_open, 1, 2)];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER_MODES: [(libc::c_long, u8); 0] = [];
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER_OPENINGS: [(libc::c_long, u8, u8); 0] = [];
 
 /// The calls that exist with conditions on their arguments.
 const CONDITIONAL: &[libc::c_long] = &[
@@ -153,6 +175,27 @@ fn refused_arguments() -> Result<Rules, Fault> {
         when(2, SeccompCmpOp::Ne, 0),
     ])?);
     rules.insert(libc::SYS_socket, sockets);
+    rules.append(&mut other_identities()?);
+    Ok(rules)
+}
+
+/// No file may be made to run as its owner: on disk that is the person, or root, and outside anybody may start it.
+fn other_identities() -> Result<Rules, Fault> {
+    let mut rules = Rules::new();
+    for (call, mode) in MODES.into_iter().chain(OLDER_MODES) {
+        let bits = SET_ID.map(|bit| all_of([when(mode, SeccompCmpOp::MaskedEq(bit), bit)]));
+        rules.insert(call, bits.into_iter().collect::<Result<_, _>>()?);
+    }
+    for (call, flags, mode) in OPENINGS.into_iter().chain(OLDER_OPENINGS) {
+        let mut all = Vec::new();
+        for (flag, bit) in CREATING.into_iter().flat_map(|flag| SET_ID.map(|bit| (flag, bit))) {
+            all.push(all_of([
+                when(flags, SeccompCmpOp::MaskedEq(flag), flag),
+                when(mode, SeccompCmpOp::MaskedEq(bit), bit),
+            ])?);
+        }
+        rules.insert(call, all);
+    }
     Ok(rules)
 }
 

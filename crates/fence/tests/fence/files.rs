@@ -1,6 +1,6 @@
 //! Files: what is granted is there, what is not granted is not, and the most exact word wins.
 
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use bailiwick_gate::{Bind, BindMode, Protection};
 use bailiwick_model::AbsPath;
@@ -260,5 +260,58 @@ fn c020_the_most_exact_word_wins() {
             desk.sh(script).bad();
         }
         assert!(!desk.at("parent/proj/keys/b").exists());
+    }
+}
+
+/// Makes `made` a file that runs as its owner, each time by another call; numbers as on this processor family.
+const SET_ID: &[&str] = &[
+    "os.chmod('made', 0o4755)",
+    "os.chmod('made', 0o2755)",
+    "os.chmod('made', 0o6755)",
+    "os.fchmod(os.open('made', os.O_RDONLY), 0o4755)",
+    "os.chmod('made', 0o4755, dir_fd=os.open('.', os.O_RDONLY))",
+    "call(452, -100, b'made', 0o4755, 0)",
+    "os.close(os.open('new', os.O_CREAT | os.O_WRONLY, 0o4755))",
+    "os.close(os.open('new', os.O_CREAT | os.O_WRONLY, 0o2755))",
+    #[cfg(target_arch = "x86_64")]
+    "call(265, -100, b'/proc/self/fd/%d' % os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755), -100, b'new', 0x400)",
+    "os.mknod('new', 0o104755)",
+    "os.mknod('new', 0o104755, dir_fd=os.open('.', os.O_RDONLY))",
+    "call(437, -100, b'new', struct.pack('QQQ', os.O_CREAT | os.O_WRONLY, 0o4755, 0), 24)",
+    #[cfg(target_arch = "x86_64")]
+    "call(2, b'new', os.O_CREAT | os.O_WRONLY, 0o4755)",
+    #[cfg(target_arch = "x86_64")]
+    "call(85, b'new', 0o4755)",
+    #[cfg(target_arch = "x86_64")]
+    "call(90, b'made', 0o1_4755)",
+];
+
+#[test]
+fn p2_no_file_is_made_that_runs_as_its_owner() {
+    for who in Who::all() {
+        let desk = Desk::of(who);
+        for attempt in SET_ID {
+            desk.file("project/made", "#!/bin/true\n");
+            let script = format!(
+                "import ctypes, os, struct, sys\n\
+                 os.umask(0)\n\
+                 def call(*all):\n\
+                 \x20   if ctypes.CDLL(None).syscall(*all) < 0: sys.exit(1)\n\
+                 {attempt}\n\
+                 sys.exit(not any(os.path.exists(f) and os.stat(f).st_mode & 0o6000 for f in ['made', 'new']))"
+            );
+            let outside = desk.outside(&["/usr/bin/python3", "-c", &script]);
+            assert!(outside.status.success(), "{attempt}: {outside:?}");
+            let _ = std::fs::remove_file(desk.at("project/new"));
+            desk.file("project/made", "#!/bin/true\n");
+            std::fs::set_permissions(desk.at("project/made"), PermissionsExt::from_mode(0o755)).unwrap();
+            desk.run(&["/usr/bin/python3", "-c", &script]).bad();
+            for file in ["project/made", "project/new"] {
+                let mode = std::fs::symlink_metadata(desk.at(file)).map_or(0, |found| found.permissions().mode());
+                assert_eq!(mode & 0o6000, 0, "{attempt}");
+            }
+        }
+        desk.sh("chmod 1777 made && install -m 755 made other && mkdir -m 1755 folder && test -x other")
+            .good();
     }
 }
