@@ -4,21 +4,27 @@
 //! outright is not granted). Not here: laying the trees into a fence (whoever holds the permits).
 
 use bailiwick_gate::{Mediator as _, Outcome, Permit};
-use bailiwick_model::{Code, Obligation, Request, Resource, TaskId, Verb};
+use bailiwick_model::{AbsPath, Code, Nonce, Obligation, Request, Resource, TaskId, Verb};
 
 use crate::monitor::{Mediator, TaskFault};
+use crate::task::lock;
 
 impl Mediator {
     /// Asks for every tree that the task's rules may allow whole, widest first, and returns the permits.
     ///
-    /// A tree that lies in one already granted by the same or a stronger verb is not asked for again, unless it is
+    /// Trees for which `exists` says no are not asked for: there is nothing to grant. A tree that lies in one already granted by the same or a stronger verb is not asked for again, unless it is
     /// hidden or guarded there. What is asked and not allowed stands on record, and is not returned. A tree that may be
     /// written is handed over to be read, too: one whose reading a rule denies is not granted at all.
-    pub fn grant_trees(&self, id: TaskId) -> Result<Vec<(Request, Permit)>, TaskFault> {
+    pub fn grant_trees(
+        &self,
+        id: TaskId,
+        exists: &dyn Fn(&AbsPath) -> bool,
+    ) -> Result<Vec<(Request, Permit)>, TaskFault> {
         let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
         let mut candidates = task.policy.tree_candidates();
         candidates.sort_by_key(|(verb, tree)| (tree.segments().count(), tree.clone(), *verb == Verb::Read));
         candidates.dedup();
+        candidates.retain(|(_, tree)| exists(tree));
         let mut granted: Vec<(Request, Permit)> = Vec::new();
         for (verb, tree) in candidates {
             let request = Request::new(id, verb, Resource::Tree(tree));
@@ -35,6 +41,18 @@ impl Mediator {
     fn reading_is_denied(&self, request: &Request) -> bool {
         let reading = Request::new(request.task, Verb::Read, request.resource.clone());
         request.verb == Verb::Write && self.question(&reading).code == Code::DeniedByRule
+    }
+
+    /// Closes the permits of trees that have been laid into the fence. They get no records of their own: what was
+    /// granted stands in their decisions, and that the fence stands is told by the settlement of the program's start.
+    pub fn settle_trees(&self, id: TaskId, nonces: &[Nonce]) -> Result<(), TaskFault> {
+        let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
+        let _writer = lock(&task.writer);
+        let mut state = task.state();
+        for nonce in nonces {
+            state.close(nonce);
+        }
+        Ok(())
     }
 }
 

@@ -16,7 +16,7 @@ use bailiwick_gate::{
     FenceReport, FrameReader, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, Store, TaskRow, TaskState,
 };
 use bailiwick_mediator::{Rules, Session, TaskFault, TaskSpec};
-use bailiwick_model::{Code, Obligation, Request, Resource, TaskId, Verb};
+use bailiwick_model::{AbsPath, Code, Nonce, Obligation, Request, Resource, TaskId, Verb};
 use bailiwick_policy::Policy;
 use bailiwick_proxy::Config;
 
@@ -239,6 +239,7 @@ fn begin(
         .mediator
         .started(row.id, vec!["namespace".into()])
         .map_err(of_task)?;
+    let trees: Vec<Nonce> = grants.iter().map(Spent::nonce).collect();
     let started = launcher.launch(grants, &planning.plan, stdio);
     let started = match started {
         Ok(started) => started,
@@ -248,6 +249,7 @@ fn begin(
             return Err(cause);
         }
     };
+    daemon.mediator.settle_trees(row.id, &trees).map_err(of_task)?;
     settle(daemon, start, true, &started.report.parts.join(" "));
     let config = Config {
         task: row.id,
@@ -308,7 +310,7 @@ fn settle(daemon: &Daemon, spent: Spent, done: bool, note: &str) {
 }
 
 /// Asks for one permit and spends it.
-fn permit(daemon: &Daemon, request: &Request, root: &bailiwick_model::AbsPath) -> Result<Spent, LaunchFault> {
+fn permit(daemon: &Daemon, request: &Request, root: &AbsPath) -> Result<Spent, LaunchFault> {
     match daemon.mediator.decide(request) {
         Outcome::Allow(permit) => permit
             .spend(request, daemon.clock.now())
@@ -334,11 +336,16 @@ fn permit(daemon: &Daemon, request: &Request, root: &bailiwick_model::AbsPath) -
     }
 }
 
+/// Rules name many places, such as toolchains, that most machines do not have.
+fn is_there(tree: &AbsPath) -> bool {
+    tree.to_path_buf().symlink_metadata().is_ok()
+}
+
 /// Asks for a standing permit on each tree that the rules could allow whole, and spends those that are given.
 fn grant_trees(daemon: &Daemon, task: TaskId) -> Result<(Vec<Granted>, Vec<Spent>), LaunchFault> {
     let mut granted = Vec::new();
     let mut grants = Vec::new();
-    for (request, permit) in daemon.mediator.grant_trees(task).map_err(of_task)? {
+    for (request, permit) in daemon.mediator.grant_trees(task, &is_there).map_err(of_task)? {
         let Resource::Tree(tree) = &request.resource else {
             continue;
         };
@@ -361,8 +368,6 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
             .iter()
             .filter(|g| g.verb == *verb)
             .map(|g| g.tree.clone())
-            // What is not there is granted, too, but says nothing to the person.
-            .filter(|tree| tree.to_path_buf().symlink_metadata().is_ok())
             .collect()
     };
     let patterns = |wanted: fn(&Obligation) -> Option<&bailiwick_model::PathPattern>| {
