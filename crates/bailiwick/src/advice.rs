@@ -63,11 +63,17 @@ pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<
             "remove or narrow `{}` at {}:{}",
             rule.act, rule.file, rule.line
         )),
-        (Code::NoRule, _) => Some(format!(
-            "add {} to {root}/{RULE_FILE}, then `bailiwick trust`{}",
-            line_for(request),
-            "; a ceiling that does not allow it must be widened too"
-        )),
+        (Code::NoRule, _) => {
+            let ceiling = |reason: &Reason| matches!(&reason.rule, Some(rule) if rule.layer == Layer::Person);
+            let more = match decision.reasons.iter().any(ceiling) {
+                true => "",
+                false => "; the ceiling must allow it, too",
+            };
+            Some(format!(
+                "add {} to {root}/{RULE_FILE}, then `bailiwick trust`{more}",
+                line_for(request)
+            ))
+        }
         (Code::AddressLoopback | Code::AddressPrivate, _) => {
             Some("name the address itself in a rule, or pin the name to it under [network.hosts]".into())
         }

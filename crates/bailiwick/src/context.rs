@@ -82,9 +82,10 @@ impl Context {
 
 /// The failure that mistakes in rules are: the first one is the message, the rest follow.
 pub fn rule_failure(diagnostics: &[Diagnostic]) -> Failure {
+    let diagnostics: Vec<&Diagnostic> = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).collect();
     let mut lines = Vec::new();
     let mut hint = None;
-    for diagnostic in diagnostics {
+    for diagnostic in &diagnostics {
         match (&diagnostic.hint, lines.is_empty()) {
             (Some(text), true) if diagnostics.len() == 1 => hint = Some(text.clone()),
             _ => {}

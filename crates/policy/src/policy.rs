@@ -2,7 +2,7 @@
 //!
 //! Promises: P14 (the same rules and the same request give the same answer; the digest names the rules).
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use bailiwick_model::{AbsPath, Digest, HostPattern, Layer, Request, ResourcePattern, Verb, Verdict};
 use sha2::{Digest as _, Sha256};
@@ -109,21 +109,30 @@ impl Policy {
         self.digest
     }
 
-    /// The roots of all trees that some rule would grant whole, with the verb: each is to be asked for as a tree.
+    /// The trees that every layer would grant whole, were it not for denies, with the verb: each is to be asked for.
+    ///
+    /// Trees are nested or apart, so that what all layers grant together is made of trees that one of them names.
     pub fn tree_candidates(&self) -> Vec<(Verb, AbsPath)> {
-        let mut found = BTreeSet::new();
+        let mut named: BTreeMap<Layer, HashSet<(Verb, AbsPath)>> =
+            self.granting.iter().map(|layer| (*layer, HashSet::new())).collect();
         for rule in self.rules.iter().filter(|rule| rule.effect == Verdict::Allow) {
-            if let ResourcePattern::Path(pattern) = &rule.act().resource
+            if let (ResourcePattern::Path(pattern), Some(trees)) = (&rule.act().resource, named.get_mut(&rule.layer()))
                 && let Some(tree) = pattern.as_tree()
             {
-                found.extend(
+                trees.extend(
                     tree_verbs(&rule.act().verb)
                         .iter()
                         .map(|verb| (verb.clone(), tree.clone())),
                 );
             }
         }
-        found.into_iter().collect()
+        let granted = |trees: &HashSet<(Verb, AbsPath)>, verb: &Verb, tree: &AbsPath| {
+            let above = |folder: &str| AbsPath::new(folder).is_ok_and(|folder| trees.contains(&(verb.clone(), folder)));
+            tree.ancestors().any(above)
+        };
+        let all: BTreeSet<&(Verb, AbsPath)> = named.values().flatten().collect();
+        let by_all = |(verb, tree): &&(Verb, AbsPath)| named.values().all(|trees| granted(trees, verb, tree));
+        all.into_iter().filter(by_all).cloned().collect()
     }
 
     /// All rules as Cedar policies.

@@ -59,7 +59,11 @@ pub fn run(args: &TrustArgs) -> Done {
         visible(&file.name),
         digest.to_string().get(..16).unwrap_or_default()
     );
-    for rule in policy.rules().iter().filter(|rule| rule.origin.file == file.name) {
+    for rule in policy
+        .rules()
+        .iter()
+        .filter(|rule| rule.origin.file == file.name && rule.follows_from.is_none())
+    {
         tellln!("  {:<5} {}", rule.effect.as_str(), visible(&rule.origin.act));
     }
     tellln!("any change to it takes the trust away");
