@@ -79,7 +79,7 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
         Some(trees) => trees,
         None => Trees::open(plan, None)?,
     };
-    let mut root = Root::lay()?;
+    let mut root = Root::lay(&plan.limits)?;
     root.furnish(plan, &trees)?;
     let mut found = search::search(&root, &trees, &plan.protected)?;
     let protected = masks::lay(&root, &trees, &mut found)?;

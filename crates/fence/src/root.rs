@@ -10,9 +10,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use bailiwick_gate::{FencePlan, LaunchFault};
+use bailiwick_gate::{FencePlan, LaunchFault, Limits};
 use bailiwick_model::AbsPath;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, chmodat, mkdirat, openat, openat2, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -66,21 +66,26 @@ pub(crate) struct Root {
     /// What covers a hidden file, and a hidden folder.
     cover_file: OwnedFd,
     cover_folder: OwnedFd,
+    /// Holds every scratch folder, so that one bound holds for all of them together.
+    scratch: OwnedFd,
 }
 
 impl Root {
     /// Lays the empty root, with devices and `/proc`. The namespaces are new, and every tree has been opened.
-    pub(crate) fn lay() -> Result<Self, LaunchFault> {
+    pub(crate) fn lay(limits: &Limits) -> Result<Self, LaunchFault> {
         let say = || "cannot make a root of its own".to_owned();
         mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).or_say(say)?;
         let devices = DEVICES.map(|name| (name, clone_of(CWD, format!("/dev/{name}"))));
-        // The covers stand below the new root, on the old one, and go with it: to take them down by themselves would
-        // make the kernel wait.
+        // The covers and what holds the scratch folders stand below the new root, on the old one, and go with it: to
+        // take them down by themselves would make the kernel wait.
         let covers = covers().or_say(say)?;
         let site = SITES.into_iter().find(|site| attach(&covers, CWD, *site).is_ok());
         let site = site.ok_or_else(|| failed(say(), "no folder to build it on"))?;
         let cover = |name| openat(&covers, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let (cover_file, cover_folder) = (cover("file").or_say(say)?, cover("folder").or_say(say)?);
+        let scratch = bounded(limits.memory)
+            .and_then(|made| attach(&made, CWD, site).map(|()| made))
+            .or_say(say)?;
         let top = memory_folder("0755", QUIET).or_say(say)?;
         attach(&top, CWD, site).or_say(say)?;
         for folder in ["dev", "dev/pts", "dev/shm", "proc"] {
@@ -91,6 +96,7 @@ impl Root {
             links: HashMap::new(),
             cover_file,
             cover_folder,
+            scratch,
         };
         root.devices(devices)?;
         root.proc()?;
@@ -120,7 +126,7 @@ impl Root {
             .and_then(|made| fsmount(&made, FsMountFlags::FSMOUNT_CLOEXEC, flags))
             .or_say(say)?;
         attach(&terminals, &self.top, "dev/pts").or_say(say)?;
-        let shared = memory_folder("1777", QUIET).or_say(say)?;
+        let shared = self.scratch_folder("shm", 0o1777).or_say(say)?;
         attach(&shared, &self.top, "dev/shm").or_say(say)
     }
 
@@ -153,6 +159,14 @@ impl Root {
         Ok(())
     }
 
+    /// An empty folder in memory, not mounted anywhere yet, of those that share one bound.
+    fn scratch_folder(&self, name: &str, mode: u32) -> rustix::io::Result<OwnedFd> {
+        mkdirat(&self.scratch, name, Mode::from_raw_mode(0o700))?;
+        // By itself: making it heeds the umask.
+        chmodat(&self.scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
+        clone_of(&self.scratch, name)
+    }
+
     /// Mounts the trees and the scratch folders, the shallow ones first, and writes the files.
     pub(crate) fn furnish(&mut self, plan: &FencePlan, trees: &Trees) -> Result<(), LaunchFault> {
         enum Piece<'a> {
@@ -163,14 +177,15 @@ impl Root {
             plan.scratch.iter().map(|path| (path, Piece::Scratch(path))).collect();
         pieces.extend(trees.trees.iter().map(|tree| (&tree.target, Piece::Tree(tree))));
         pieces.sort_by_key(|(path, _)| path.segments().count());
-        for (path, piece) in pieces {
+        for (number, (path, piece)) in pieces.into_iter().enumerate() {
             let say = || format!("cannot show `{}` inside", path.as_str());
             let at = self.place(path, matches!(&piece, Piece::Tree(tree) if !tree.folder))?;
             match piece {
                 Piece::Tree(tree) => attach_on(&tree.mount, &at).or_say(say)?,
                 Piece::Scratch(path) => {
-                    let mode = if path.name() == Some("tmp") { "1777" } else { "0755" };
-                    attach_on(&memory_folder(mode, QUIET).or_say(say)?, &at).or_say(say)?;
+                    let mode = if path.name() == Some("tmp") { 0o1777 } else { 0o755 };
+                    let folder = self.scratch_folder(&number.to_string(), mode).or_say(say)?;
+                    attach_on(&folder, &at).or_say(say)?;
                 }
             }
         }
@@ -344,7 +359,7 @@ impl Root {
     /// Closes the building site, makes the root read-only and enters it. What was the root before is gone.
     pub(crate) fn enter(self) -> Result<(), LaunchFault> {
         let say = || "cannot enter the fence's root".to_owned();
-        drop((self.cover_file, self.cover_folder));
+        drop((self.cover_file, self.cover_folder, self.scratch));
         fchdir(&self.top).or_say(say)?;
         sys::add_mount_flags(&self.top, MountAttrFlags::MOUNT_ATTR_RDONLY, false).or_say(say)?;
         pivot_root(c".", c".").or_say(say)?;
@@ -369,6 +384,18 @@ fn fresh(kind: &str, settings: &[(&str, Option<&str>)]) -> rustix::io::Result<Ow
 fn memory_folder(mode: &str, flags: MountAttrFlags) -> rustix::io::Result<OwnedFd> {
     let made = fresh("tmpfs", &[("mode", Some(mode))])?;
     fsmount(&made, FsMountFlags::FSMOUNT_CLOEXEC, flags)
+}
+
+/// A file system in memory that holds as much as the limit on memory says, else what the kernel gives: half of the
+/// machine's memory.
+fn bounded(memory: Option<u64>) -> rustix::io::Result<OwnedFd> {
+    let size = memory.map(|bytes| bytes.to_string());
+    // A file costs memory, too, when it is empty.
+    let files = memory.map(|bytes| (bytes / 4096).saturating_add(1024).to_string());
+    let mut settings = vec![("mode", Some("0700"))];
+    settings.extend(size.as_deref().map(|size| ("size", Some(size))));
+    settings.extend(files.as_deref().map(|files| ("nr_inodes", Some(files))));
+    fsmount(&fresh("tmpfs", &settings)?, FsMountFlags::FSMOUNT_CLOEXEC, QUIET)
 }
 
 fn clone_of(folder: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {

@@ -3,6 +3,8 @@
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use bailiwick_model::AbsPath;
+
 use crate::desk::{Desk, Who, probe, skipped};
 
 /// A process outside, of the same person.
@@ -325,4 +327,22 @@ fn p2_under_sudo_the_caller_is_who_it_was() {
     assert!(done.status.success(), "{done:?}");
     assert_eq!(String::from_utf8_lossy(&done.stdout).trim(), "4242 4243");
     assert!(!caller("0").status.success(), "root is nobody's caller");
+}
+
+#[test]
+fn p13_scratch_folders_together_hold_no_more_than_the_limit() {
+    for who in Who::all() {
+        let mut desk = Desk::of(who);
+        desk.plan.scratch.push(AbsPath::new("/var/tmp").unwrap());
+        let fill = "head -c 20M /dev/zero > /tmp/scratch/a && head -c 20M /dev/zero > /var/tmp/b \
+                    && head -c 20M /dev/zero > /dev/shm/c";
+        desk.sh(fill).good();
+        desk.plan.limits.memory = Some(50 << 20);
+        desk.sh(fill).bad();
+        desk.sh("head -c 40M /dev/zero > /tmp/scratch/a").good();
+        desk.sh("cd /dev/shm && for i in $(seq 20); do touch $i.{1..1000} || exit 1; done")
+            .bad();
+        desk.sh("touch /tmp/scratch/x; ls -a /dev/shm /var/tmp; ls -ld /var/tmp | cut -c1-10")
+            .good();
+    }
 }
