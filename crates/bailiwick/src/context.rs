@@ -55,9 +55,11 @@ impl Context {
             .map(str::to_owned)
             .into_iter()
             .collect();
+        let mut person = read_rule_folder(&places.config)?;
+        person.extend(crate::own::denies(places)?);
         let sources = Sources {
             machine: read_rule_folder(Path::new(MACHINE_RULES))?,
-            person: read_rule_folder(&places.config)?,
+            person,
             project,
             project_trusted: trusted,
             profiles,

@@ -14,6 +14,7 @@ mod daemon;
 mod descriptors;
 mod failure;
 mod link;
+mod own;
 mod places;
 mod protocol;
 mod terminal;

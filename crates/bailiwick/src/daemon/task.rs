@@ -217,6 +217,12 @@ fn begin(
         &context.root,
     )?;
     let (granted, grants) = grant_trees(daemon, row.id)?;
+    let writable: Vec<&AbsPath> = granted
+        .iter()
+        .filter(|g| g.verb != Verb::Read)
+        .map(|g| &g.tree)
+        .collect();
+    crate::own::keep_out(&daemon.places, &writable).map_err(of_failure)?;
     let planning = plan::make(&Materials {
         order,
         root: &context.root,

@@ -1,0 +1,49 @@
+//! Attempts on Bailiwick itself: each succeeds without a fence, and fails in one.
+
+use bailiwick_testkit::Bailiwick;
+
+/// As whoever runs the tests, and as an ordinary user.
+fn everyone() -> [Bailiwick; 2] {
+    [Bailiwick::new(), Bailiwick::as_ordinary_user()]
+}
+
+/// Insists that a line works without a fence and not in one.
+fn only_outside(kit: &Bailiwick, line: &str) {
+    kit.shell_outside(line).ok();
+    let inside = kit.shell(line);
+    assert!((1..125).contains(&inside.status), "`{line}`: {inside:?}");
+}
+
+#[test]
+fn p2_the_state_is_out_of_reach_wherever_it_lies() {
+    for mut kit in everyone() {
+        let state = kit.project().join("kept").display().to_string();
+        kit.write("kept/note", "of the project");
+        kit.set("XDG_STATE_HOME", &state);
+        // A state folder two steps below a tree that may be written could be swapped for another.
+        let refused = kit.shell("true").status_is(125);
+        assert!(refused.stderr.contains("bailiwick's own"), "{}", refused.stderr);
+        kit.run(&["daemon", "stop"]).ok();
+        let project = kit.project().display().to_string();
+        kit.set("XDG_STATE_HOME", &project);
+        kit.shell("true").ok();
+        only_outside(&kit, "cat bailiwick/keys/log.key");
+        only_outside(&kit, "test -s bailiwick/store.sqlite");
+        only_outside(&kit, "touch bailiwick/new");
+        kit.shell("mv bailiwick other").status_is(1);
+        kit.shell("touch note").ok();
+        kit.run(&["log", "verify"]).ok();
+    }
+}
+
+#[test]
+fn p2_the_ceiling_is_out_of_reach_where_there_is_none_yet() {
+    for mut kit in everyone() {
+        let project = kit.project().display().to_string();
+        kit.set("XDG_CONFIG_HOME", &project);
+        let line = "mkdir -p bailiwick; echo 'allow = [\"read /\"]' > bailiwick/mine.toml";
+        assert_ne!(kit.shell(line).status, 0);
+        assert!(!kit.project().join("bailiwick/mine.toml").exists());
+        only_outside(&kit, "ls bailiwick && touch bailiwick/note");
+    }
+}
