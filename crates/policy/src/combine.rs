@@ -20,7 +20,11 @@ use crate::rule::{Rule, host_of};
 impl Policy {
     /// Decides about a request by the rules alone: step 3 of a decision.
     pub fn evaluate(&self, request: &Request) -> Decision {
-        self.decide(request, |request| self.satisfied(request))
+        let judge = || self.decide(request, |request| self.satisfied(request));
+        match &request.resource {
+            Resource::Tree(tree) if request.arguments.is_empty() => self.trees().remember(&request.verb, tree, judge),
+            _ => judge(),
+        }
     }
 
     /// Decides with a given way to find the satisfied rules.

@@ -26,6 +26,7 @@ mod proofs;
 mod rule;
 mod settings;
 mod show;
+mod trees;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use judge::asked_for;

@@ -13,6 +13,7 @@ use crate::diagnostic::Diagnostic;
 use crate::index::Index;
 use crate::rule::{Rule, host_of};
 use crate::settings::Settings;
+use crate::trees::Trees;
 
 /// All rules in force.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub struct Policy {
     granting: Vec<Layer>,
     engine: Engine,
     index: Index,
+    trees: Trees,
     denies_addresses: bool,
     digest: Digest,
     warnings: Vec<Diagnostic>,
@@ -61,6 +63,7 @@ impl Policy {
         };
         Ok(Self {
             index: Index::of(&rules),
+            trees: Trees::default(),
             denies_addresses: rules.iter().any(names_address),
             digest: digest_of(&rules, &settings, &granting),
             rules,
@@ -98,6 +101,10 @@ impl Policy {
 
     pub(crate) fn denies_addresses(&self) -> bool {
         self.denies_addresses
+    }
+
+    pub(crate) fn trees(&self) -> &Trees {
+        &self.trees
     }
 
     pub(crate) fn index(&self) -> &Index {

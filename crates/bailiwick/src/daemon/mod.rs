@@ -4,6 +4,7 @@
 //! Trust: the path socket carries the person's own commands; peers of other users, and peers that live in a fence,
 //! are turned away. Gates speak on channels of their own (`task`), each bound to one task.
 
+mod chores;
 pub mod person;
 pub mod plan;
 pub mod spare;
@@ -48,7 +49,9 @@ pub struct Daemon {
     /// The log.
     pub log: Log,
     /// Trust and tasks.
-    pub store: SqliteStore,
+    pub store: Arc<SqliteStore>,
+    /// What is done while nobody waits.
+    pub chores: chores::Chores,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Processes started ahead of time.
@@ -151,6 +154,7 @@ pub fn leave(daemon: &Daemon) -> ! {
     while !lock(&daemon.running).is_empty() && begun.elapsed() < Duration::from_secs(5) {
         std::thread::sleep(Duration::from_millis(2));
     }
+    daemon.chores.finish();
     let _ = std::fs::remove_file(daemon.places.socket());
     if let Err(fault) = daemon.log.checkpoint() {
         talkln!("bailiwick: the last checkpoint could not be written: {fault}");
@@ -208,7 +212,7 @@ fn open(places: Places) -> Result<Daemon, Failure> {
     })?;
     std::fs::write(places.log_verifier(), format!("{verifier}\n"))
         .map_err(|e| Failure::fault(format!("cannot write the log's public key: {e}")))?;
-    let store = SqliteStore::open(&places.store()).map_err(|fault| store_failure(&fault))?;
+    let store = Arc::new(SqliteStore::open(&places.store()).map_err(|fault| store_failure(&fault))?);
     store.mark_lost(clock.now()).map_err(|fault| store_failure(&fault))?;
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     Ok(Daemon {
@@ -219,6 +223,7 @@ fn open(places: Places) -> Result<Daemon, Failure> {
         )),
         places,
         log,
+        chores: chores::Chores::begin(Arc::clone(&store)),
         store,
         clock,
         spares: spare::Spares::new(program),

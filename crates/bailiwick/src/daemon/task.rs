@@ -13,7 +13,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use bailiwick_fence::{Control, Running};
 use bailiwick_gate::{
-    FenceReport, FrameReader, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, Store, TaskRow, TaskState,
+    FenceReport, FrameReader, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, TaskRow, TaskState,
 };
 use bailiwick_mediator::{Rules, Session, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Nonce, Obligation, Request, Resource, TaskId, Verb};
@@ -84,18 +84,14 @@ impl Waiting {
     pub fn wait(mut self, daemon: &Daemon) -> i32 {
         let status = self.running.wait();
         end(daemon, self.row.id, status);
-        self.gate.end();
+        daemon.chores.end_gate(self.gate);
+        let at = daemon.clock.now();
         let row = TaskRow {
-            state: TaskState::Ended {
-                at: daemon.clock.now(),
-                status,
-            },
+            state: TaskState::Ended { at, status },
             ..self.row
         };
-        if let Err(fault) = daemon.store.put_task(&row) {
-            talkln!("bailiwick: the end of task {} could not be kept: {fault}", row.id);
-        }
         lock(&daemon.running).remove(&row.id);
+        daemon.chores.keep(row);
         status
     }
 }
@@ -162,7 +158,8 @@ pub fn start(
         }
     };
     let program = order.command.first().map(String::as_str);
-    let context = Context::find(&order.directory, &daemon.places, program, Some(&daemon.store)).map_err(of_failure)?;
+    let context =
+        Context::find(&order.directory, &daemon.places, program, Some(daemon.store.as_ref())).map_err(of_failure)?;
     let policy = daemon.compile(&context).map_err(of_failure)?;
     let identity = bailiwick_fence::identity()?;
     let uid = rustix::process::geteuid().as_raw();
@@ -278,9 +275,7 @@ fn begin(
         ));
     }
     drop(started.listeners);
-    if let Err(cause) = daemon.store.put_task(&row) {
-        talkln!("bailiwick: task {} could not be kept: {cause}", row.id);
-    }
+    daemon.chores.keep(row.clone());
     let about = RunningTask {
         id: row.id,
         context: row.context.to_string(),
