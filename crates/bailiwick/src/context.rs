@@ -115,15 +115,70 @@ pub fn store_failure(fault: &bailiwick_gate::StoreFault) -> Failure {
     Failure::fault(fault.to_string()).hint(hint)
 }
 
-/// The root of the context that a folder belongs to: never `/`, never the home folder.
+/// What is nobody's project: the folders of the system, as they stand in the root folder (hier(7)).
+const SYSTEM_FOLDERS: [&str; 24] = [
+    "bin",
+    "boot",
+    "dev",
+    "etc",
+    "home",
+    "lib",
+    "lib32",
+    "lib64",
+    "libx32",
+    "lost+found",
+    "media",
+    "mnt",
+    "opt",
+    "proc",
+    "root",
+    "run",
+    "sbin",
+    "snap",
+    "srv",
+    "sys",
+    "tmp",
+    "usr",
+    "var",
+    "var/tmp",
+];
+
+/// Why a folder is too wide to be a context's root; none when it is not.
+fn too_wide(folder: &str, homes: &[AbsPath]) -> Option<&'static str> {
+    let path = AbsPath::new(folder).ok()?;
+    if folder == "/" {
+        Some("is the root folder")
+    } else if homes.contains(&path) {
+        Some("is your home folder")
+    } else if homes.iter().any(|home| path.holds(home)) {
+        Some("holds your home folder")
+    } else if SYSTEM_FOLDERS
+        .iter()
+        .any(|system| folder.strip_prefix('/') == Some(system))
+    {
+        Some("is one of the system's folders")
+    } else {
+        None
+    }
+}
+
+/// The root of the context that a folder belongs to: never `/`, never one of the system's folders, never the home folder
+/// nor one that holds it. Where anybody may put files, a mark says nothing.
 pub fn find_root(directory: &AbsPath, home: &AbsPath) -> Result<AbsPath, Failure> {
-    let too_wide = |folder: &str| folder == "/" || folder == home.as_str();
-    let has = |folder: &str, name: &str| Path::new(folder).join(name).symlink_metadata().is_ok();
+    // The current folder comes without links, the home folder may be named by one.
+    let whole = home.to_path_buf().canonicalize().ok();
+    let homes: Vec<AbsPath> = [Some(home.clone()), whole.and_then(|home| AbsPath::new(home).ok())]
+        .into_iter()
+        .flatten()
+        .collect();
+    let has = |folder: &str, name: &str| {
+        Path::new(folder).join(name).symlink_metadata().is_ok() && !is_anybodys(Path::new(folder))
+    };
     let folders = || {
         directory
             .ancestors()
             .map(|folder| (folder, AbsPath::new(folder)))
-            .take_while(|(folder, _)| !too_wide(folder))
+            .take_while(|(folder, _)| too_wide(folder, &homes).is_none())
     };
     if directory.as_str().contains('*') {
         return Err(Failure::usage(format!(
@@ -136,18 +191,19 @@ pub fn find_root(directory: &AbsPath, home: &AbsPath) -> Result<AbsPath, Failure
             return Ok(root);
         }
     }
-    if too_wide(directory.as_str()) {
-        let what = if directory.as_str() == "/" {
-            "the root folder"
-        } else {
-            "your home folder"
-        };
+    if let Some(what) = too_wide(directory.as_str(), &homes) {
         return Err(
-            Failure::usage(format!("`{directory}` is {what}: all in it would be the agent's"))
+            Failure::usage(format!("`{directory}` {what}: all in it would be the agent's"))
                 .hint("go to the project's folder, or make one: `mkdir project && cd project`"),
         );
     }
     Ok(directory.clone())
+}
+
+/// True for a folder like `/tmp`: everybody may write in it, each only their own.
+fn is_anybodys(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o1002 == 0o1002)
 }
 
 fn read_rule_folder(folder: &Path) -> Result<Vec<SourceFile>, Failure> {
@@ -217,6 +273,32 @@ mod tests {
         );
         assert_eq!(find_root(&home, &home).unwrap_err().exit, Exit::Usage);
         assert_eq!(find_root(&AbsPath::root(), &home).unwrap_err().exit, Exit::Usage);
+    }
+
+    #[test]
+    fn p2_the_root_holds_no_home_and_no_system() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let room = tempfile::tempdir().unwrap();
+        let room = AbsPath::new(room.path().canonicalize().unwrap()).unwrap();
+        let at = |path: &str| room.join(path).unwrap();
+        std::fs::create_dir_all(at("homes/me/p").to_path_buf()).unwrap();
+        std::fs::create_dir(at("homes/.git").to_path_buf()).unwrap();
+        symlink("homes/me", at("link").to_path_buf()).unwrap();
+        assert!(find_root(&at("homes"), &at("homes/me")).is_err());
+        assert!(find_root(&room, &at("homes/me")).is_err());
+        assert!(find_root(&at("homes/me"), &at("link")).is_err(), "by its other name");
+        assert_eq!(find_root(&at("homes/me/p"), &at("homes/me")).unwrap(), at("homes/me/p"));
+        for system in ["/etc", "/usr", "/home", "/tmp", "/var/tmp", "/root"] {
+            assert!(
+                find_root(&AbsPath::new(system).unwrap(), &at("homes/me")).is_err(),
+                "{system}"
+            );
+        }
+        std::fs::create_dir_all(at("open/mine").to_path_buf()).unwrap();
+        std::fs::write(at("open/bailiwick.toml").to_path_buf(), "").unwrap();
+        assert_eq!(find_root(&at("open/mine"), &at("homes/me")).unwrap(), at("open"));
+        std::fs::set_permissions(at("open").to_path_buf(), PermissionsExt::from_mode(0o1777)).unwrap();
+        assert_eq!(find_root(&at("open/mine"), &at("homes/me")).unwrap(), at("open/mine"));
     }
 
     #[test]

@@ -97,8 +97,16 @@ fn folders(places: &Places) -> [PathBuf; 3] {
 
 /// A path without links; of what does not exist yet, as far as it does.
 fn whole(path: &Path) -> PathBuf {
-    let there = |known: &Path| Some(known.canonicalize().ok()?.join(path.strip_prefix(known).ok()?));
-    // Joining nothing would end the path with a slash, which compares the same.
+    let there = |known: &Path| {
+        let rest = path.strip_prefix(known).ok()?;
+        let known = known.canonicalize().ok()?;
+        // Joined with nothing it would end with a slash.
+        Some(if rest.as_os_str().is_empty() {
+            known
+        } else {
+            known.join(rest)
+        })
+    };
     path.ancestors().find_map(there).unwrap_or_else(|| path.to_path_buf())
 }
 
