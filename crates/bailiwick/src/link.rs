@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::descriptors;
+use bailiwick_fence::Channel;
+
 use crate::failure::Failure;
 use crate::places::Places;
 use crate::protocol::{PROTOCOL, PersonAnswer, PersonCall, build};
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection to the daemon.
 #[derive(Debug)]
 pub struct Link {
-    socket: UnixStream,
+    channel: Channel,
     /// How many tasks ran when the connection was made.
     tasks: usize,
     other_build: bool,
@@ -49,7 +50,7 @@ impl Link {
 
     fn greet(socket: UnixStream) -> Result<Self, Failure> {
         let mut link = Self {
-            socket,
+            channel: Channel::over(socket.into()),
             tasks: 0,
             other_build: false,
         };
@@ -58,19 +59,16 @@ impl Link {
             build: build(),
         })?;
         match link.hear()? {
-            (
-                PersonAnswer::Hello {
-                    protocol: PROTOCOL,
-                    build: theirs,
-                    tasks,
-                },
-                _,
-            ) => {
+            PersonAnswer::Hello {
+                protocol: PROTOCOL,
+                build: theirs,
+                tasks,
+            } => {
                 link.tasks = tasks;
                 link.other_build = theirs != build();
                 Ok(link)
             }
-            (PersonAnswer::Hello { protocol, .. }, _) => Err(Failure::fault(format!(
+            PersonAnswer::Hello { protocol, .. } => Err(Failure::fault(format!(
                 "the daemon that runs speaks version {protocol}, this program version {PROTOCOL}"
             ))
             .hint("end it with the program that started it: `bailiwick daemon stop`")),
@@ -103,7 +101,7 @@ impl Link {
         self.say(&PersonCall::Stop)?;
         let begun = Instant::now();
         // The daemon closes the connection when all is done.
-        while let Ok(Some((PersonAnswer::Done, _))) = descriptors::receive::<PersonAnswer>(&self.socket) {}
+        while let Ok(Some(PersonAnswer::Done)) = self.channel.receive::<PersonAnswer>() {}
         while UnixStream::connect(places.socket()).is_ok() {
             if begun.elapsed() > PATIENCE {
                 return Err(Failure::fault("the daemon does not end"));
@@ -120,12 +118,17 @@ impl Link {
 
     /// Says something, with descriptors.
     pub fn say_with(&mut self, call: &PersonCall, descriptors: &[BorrowedFd<'_>]) -> Result<(), Failure> {
-        descriptors::send(&self.socket, call, descriptors).map_err(|e| gone(&e.to_string()))
+        self.channel.send(call, descriptors).map_err(|e| gone(&e.to_string()))
+    }
+
+    /// A descriptor that came along with what was heard.
+    pub fn take(&mut self) -> Option<OwnedFd> {
+        self.channel.take().ok()
     }
 
     /// Hears the next answer.
-    pub fn hear(&mut self) -> Result<(PersonAnswer, Vec<OwnedFd>), Failure> {
-        match descriptors::receive(&self.socket) {
+    pub fn hear(&mut self) -> Result<PersonAnswer, Failure> {
+        match self.channel.receive() {
             Ok(Some(heard)) => Ok(heard),
             Ok(None) => Err(gone("it closed the connection")),
             Err(e) => Err(gone(&e.to_string())),
@@ -135,7 +138,7 @@ impl Link {
     /// A second end of the same connection, for saying something while another thread hears.
     pub fn second(&self) -> std::io::Result<Self> {
         Ok(Self {
-            socket: self.socket.try_clone()?,
+            channel: self.channel.second()?,
             tasks: self.tasks,
             other_build: self.other_build,
         })

@@ -11,7 +11,6 @@ mod cli;
 mod commands;
 mod context;
 mod daemon;
-mod descriptors;
 mod failure;
 mod link;
 mod own;

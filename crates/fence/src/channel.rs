@@ -22,7 +22,7 @@ const MAX_DESCRIPTORS: usize = 72;
 
 /// One end of a channel.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub struct Channel {
     socket: OwnedFd,
     frames: FrameReader,
     descriptors: VecDeque<OwnedFd>,
@@ -30,7 +30,7 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// Speaks over a socket.
-    pub(crate) fn over(socket: OwnedFd) -> Self {
+    pub fn over(socket: OwnedFd) -> Self {
         Self {
             socket,
             frames: FrameReader::default(),
@@ -39,7 +39,7 @@ impl Channel {
     }
 
     /// Two ends that speak to each other.
-    pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         Ok(socketpair(
             AddressFamily::UNIX,
             SocketType::STREAM,
@@ -49,7 +49,7 @@ impl Channel {
     }
 
     /// Sends a message, and descriptors with its first byte.
-    pub(crate) fn send<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub fn send<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let frame = encode(message).map_err(io::Error::other)?;
         let mut rest = frame.as_slice();
         let mut along = descriptors;
@@ -71,8 +71,13 @@ impl Channel {
         Ok(())
     }
 
+    /// A second handle on the same end, for sending while the first one waits for messages.
+    pub fn second(&self) -> io::Result<Self> {
+        Ok(Self::over(self.socket.try_clone()?))
+    }
+
     /// Waits for a message. None when the other end has closed.
-    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+    pub fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         loop {
             if let Some(message) = self.next()? {
                 return Ok(Some(message));
@@ -120,7 +125,7 @@ impl Channel {
     }
 
     /// The next descriptor that came along.
-    pub(crate) fn take(&mut self) -> io::Result<OwnedFd> {
+    pub fn take(&mut self) -> io::Result<OwnedFd> {
         self.descriptors
             .pop_front()
             .ok_or_else(|| io::Error::other("a descriptor is missing"))
@@ -130,5 +135,31 @@ impl Channel {
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn messages_carry_descriptors() {
+        let (one, other) = Channel::pair().unwrap();
+        let (one, mut other) = (Channel::over(one), Channel::over(other));
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        one.send(&"hello", &[write.as_fd()]).unwrap();
+        drop(write);
+        assert_eq!(other.receive::<String>().unwrap().as_deref(), Some("hello"));
+        let write = other.take().unwrap();
+        assert!(other.take().is_err(), "one came along");
+        rustix::io::write(&write, b"x").unwrap();
+        drop(write);
+        let mut text = String::new();
+        std::fs::File::from(read).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "x");
+        drop(one);
+        assert!(other.receive::<String>().unwrap().is_none());
     }
 }

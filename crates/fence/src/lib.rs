@@ -33,6 +33,7 @@ mod syscalls;
 mod table;
 mod trees;
 
+pub use channel::Channel;
 pub use confine::confine_gate;
 pub use identity::{NOBODY, become_caller_under_sudo, identity};
 pub use launcher::{Control, Launcher, Running, Started};

@@ -44,8 +44,8 @@ pub fn checkpoint() -> Done {
     let mut link = Link::open(&Places::find()?)?;
     link.say(&PersonCall::Checkpoint)?;
     match link.hear()? {
-        (PersonAnswer::Checkpoint(note), _) => crate::talk::tell(&note),
-        (PersonAnswer::Failed(fault), _) => return Err(Failure::fault(fault.to_string()).hint(fault.hint)),
+        PersonAnswer::Checkpoint(note) => crate::talk::tell(&note),
+        PersonAnswer::Failed(fault) => return Err(Failure::fault(fault.to_string()).hint(fault.hint)),
         _ => return Err(Failure::fault("the daemon answered something that was not asked")),
     }
     Ok(ExitCode::SUCCESS)

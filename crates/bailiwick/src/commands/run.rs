@@ -117,16 +117,16 @@ fn accompany(link: &mut Link, mut pipes: Option<Pipes>, program: &str, quiet: bo
     let mut output: Vec<JoinHandle<()>> = Vec::new();
     loop {
         match link.hear()? {
-            (PersonAnswer::Planned(planned), _) => {
+            PersonAnswer::Planned(planned) => {
                 if !quiet {
                     crate::talk::talk(&super::summary::planned(&planned));
                 }
             }
-            (PersonAnswer::Started(report), descriptors) => {
+            PersonAnswer::Started(report) => {
                 if !quiet {
                     crate::talk::talk(&super::summary::started(&report));
                 }
-                match (descriptors.into_iter().next(), pipes.take()) {
+                match (link.take(), pipes.take()) {
                     (Some(master), None) => {
                         raw = Raw::enter().ok();
                         output.push(relay_terminal(link, master)?);
@@ -151,7 +151,7 @@ fn accompany(link: &mut Link, mut pipes: Option<Pipes>, program: &str, quiet: bo
                     }
                 }
             }
-            (PersonAnswer::Ended { status, checkpoint }, _) => {
+            PersonAnswer::Ended { status, checkpoint } => {
                 // Everything in the fence is gone, so its pipes and terminal are closed: what is left can be read out.
                 for relay in output {
                     let _ = relay.join();
@@ -162,7 +162,7 @@ fn accompany(link: &mut Link, mut pipes: Option<Pipes>, program: &str, quiet: bo
                 }
                 return Ok(status);
             }
-            (PersonAnswer::Failed(fault), _) => return Err(not_started(&fault, program)),
+            PersonAnswer::Failed(fault) => return Err(not_started(&fault, program)),
             _ => return Err(Failure::fault("the daemon answered something that was not asked")),
         }
     }

@@ -21,7 +21,7 @@ pub fn run(args: &JsonArg) -> Done {
         return Ok(ExitCode::SUCCESS);
     };
     link.say(&PersonCall::Status)?;
-    let (PersonAnswer::Status(status), _) = link.hear()? else {
+    let PersonAnswer::Status(status) = link.hear()? else {
         return Err(Failure::fault("the daemon answered something that was not asked"));
     };
     if args.json {

@@ -46,8 +46,8 @@ pub fn run(args: &TrustArgs) -> Done {
         trusted: !args.revoke,
     })?;
     match link.hear()? {
-        (PersonAnswer::Done, _) => {}
-        (PersonAnswer::Failed(fault), _) => return Err(Failure::fault(fault.to_string()).hint(fault.hint)),
+        PersonAnswer::Done => {}
+        PersonAnswer::Failed(fault) => return Err(Failure::fault(fault.to_string()).hint(fault.hint)),
         _ => return Err(Failure::fault("the daemon answered something that was not asked")),
     }
     if args.revoke {

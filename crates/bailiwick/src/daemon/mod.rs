@@ -133,7 +133,7 @@ pub fn run(detach: bool, state: Option<PathBuf>) -> Done {
         match connection {
             Ok(socket) => {
                 std::thread::spawn(move || {
-                    if let Err(cause) = person::serve(&daemon, &socket) {
+                    if let Err(cause) = person::serve(&daemon, socket) {
                         talkln!("bailiwick: a connection ended: {cause}");
                     }
                 });

@@ -3,29 +3,29 @@
 //! Trust: the peer must be the same user, outside every fence. A peer that lives in another user namespace is a
 //! fenced one, however it came by the socket.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use bailiwick_fence::Channel;
 use bailiwick_gate::{LaunchFault, Ledger, Store};
 use bailiwick_model::{Code, Durability, Event, Record};
 
 use super::{Daemon, leave, lock, task};
-use crate::descriptors::{receive, send};
 use crate::protocol::{DaemonStatus, PROTOCOL, PersonAnswer, PersonCall, RunOrder, RunningTask, build};
 
 /// Says why a connection ended before its time.
 pub type Ended = std::io::Error;
 
 /// Serves one connection until it closes.
-pub fn serve(daemon: &Arc<Daemon>, socket: &UnixStream) -> Result<(), Ended> {
-    is_person(socket)?;
-    let Some((PersonCall::Hello { .. }, _)) = receive::<PersonCall>(socket)? else {
+pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
+    is_person(&socket)?;
+    let mut channel = Channel::over(socket.into());
+    let Some(PersonCall::Hello { .. }) = channel.receive::<PersonCall>()? else {
         return Err(std::io::Error::other("it did not begin with a greeting"));
     };
     let tasks = lock(&daemon.running).len();
-    send(
-        socket,
+    channel.send(
         &PersonAnswer::Hello {
             protocol: PROTOCOL,
             build: build(),
@@ -33,23 +33,23 @@ pub fn serve(daemon: &Arc<Daemon>, socket: &UnixStream) -> Result<(), Ended> {
         },
         &[],
     )?;
-    while let Some((call, descriptors)) = receive::<PersonCall>(socket)? {
+    while let Some(call) = channel.receive::<PersonCall>()? {
         match call {
             PersonCall::Hello { .. } | PersonCall::Signal(_) => {
                 return Err(std::io::Error::other("a frame came out of turn"));
             }
-            PersonCall::Run(order) => return run(daemon, socket, &order, descriptors),
-            PersonCall::Status => send(socket, &PersonAnswer::Status(Box::new(status(daemon))), &[])?,
+            PersonCall::Run(order) => return run(daemon, channel, &order),
+            PersonCall::Status => channel.send(&PersonAnswer::Status(Box::new(status(daemon))), &[])?,
             PersonCall::Checkpoint => {
                 let answer = daemon.log.checkpoint().map_or_else(
                     |e| failed(Code::LogUnavailable, "cannot write a checkpoint", &e.to_string()),
                     PersonAnswer::Checkpoint,
                 );
-                send(socket, &answer, &[])?;
+                channel.send(&answer, &[])?;
             }
-            PersonCall::Trust { file, digest, trusted } => send(socket, &trust(daemon, file, digest, trusted), &[])?,
+            PersonCall::Trust { file, digest, trusted } => channel.send(&trust(daemon, file, digest, trusted), &[])?,
             PersonCall::Stop => {
-                send(socket, &PersonAnswer::Done, &[])?;
+                channel.send(&PersonAnswer::Done, &[])?;
                 leave(daemon);
             }
         }
@@ -119,35 +119,36 @@ fn trust(daemon: &Daemon, file: String, digest: bailiwick_model::Digest, trusted
 }
 
 /// Runs a task on this connection: when the connection closes, the task ends.
-fn run(daemon: &Arc<Daemon>, socket: &UnixStream, order: &RunOrder, descriptors: Vec<OwnedFd>) -> Result<(), Ended> {
+fn run(daemon: &Arc<Daemon>, mut channel: Channel, order: &RunOrder) -> Result<(), Ended> {
+    let descriptors = std::iter::from_fn(|| channel.take().ok()).collect();
     let started = task::start(daemon, order, descriptors, &|planned| {
-        send(socket, &PersonAnswer::Planned(Box::new(planned)), &[])
+        channel.send(&PersonAnswer::Planned(Box::new(planned)), &[])
     });
     let (handle, waiting, report, terminal) = match started {
         Ok(started) => (started.handle, started.waiting, started.report, started.terminal),
-        Err(fault) => return send(socket, &PersonAnswer::Failed(fault), &[]),
+        Err(fault) => return channel.send(&PersonAnswer::Failed(fault), &[]),
     };
     let terminal: Vec<_> = terminal.iter().map(AsFd::as_fd).collect();
-    if let Err(e) = send(socket, &PersonAnswer::Started(report), &terminal) {
+    if let Err(e) = channel.send(&PersonAnswer::Started(report), &terminal) {
         handle.end();
         waiting.wait(daemon);
         return Err(e);
     }
     drop(terminal);
-    let answers = socket.try_clone()?;
+    let answers = channel.second()?;
     let ending = Arc::clone(daemon);
     let wants_checkpoint = order.checkpoint;
     let waiter = std::thread::spawn(move || {
         let status = waiting.wait(&ending);
         let checkpoint = wants_checkpoint.then(|| ending.log.checkpoint().ok()).flatten();
-        let _ = send(&answers, &PersonAnswer::Ended { status, checkpoint }, &[]);
-        let _ = answers.shutdown(std::net::Shutdown::Both);
+        let _ = answers.send(&PersonAnswer::Ended { status, checkpoint }, &[]);
+        let _ = rustix::net::shutdown(&answers, rustix::net::Shutdown::Both);
         // The next task finds its spares ready.
         if let Err(e) = ending.spares.fill() {
             talkln!("bailiwick: a spare process could not be started: {e}");
         }
     });
-    while let Ok(Some((call, _))) = receive::<PersonCall>(socket) {
+    while let Ok(Some(call)) = channel.receive::<PersonCall>() {
         if let PersonCall::Signal(number) = call {
             handle.signal(number);
         }

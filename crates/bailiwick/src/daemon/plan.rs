@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use bailiwick_gate::{Bind, BindMode, FencePlan, IdMap, Limits, Listen, ListenKind, Protected, Protection, Stdio};
-use bailiwick_model::{AbsPath, Obligation, Verb};
+use bailiwick_model::{AbsPath, Obligation, PathPattern, Verb};
 use bailiwick_policy::Settings;
 use bailiwick_proxy::Service;
 
@@ -118,7 +118,11 @@ fn is_system(path: &AbsPath) -> bool {
 }
 
 fn protected(granted: &[Granted]) -> Vec<Protected> {
-    let mut all: BTreeMap<&bailiwick_model::PathPattern, Protection> = BTreeMap::new();
+    // In worktrees and submodules `.git` is a file that says where git finds its settings. Rules cannot tell it from the
+    // folder, which must stay writable.
+    let git = PathPattern::parse("/**/.git").ok();
+    let mut all: BTreeMap<&PathPattern, Protection> = BTreeMap::new();
+    all.extend(git.as_ref().map(|pattern| (pattern, Protection::GuardFile)));
     for obligation in granted.iter().flat_map(|granted| &granted.obligations) {
         let (pattern, protection) = match obligation {
             Obligation::Hide { pattern } => (pattern, Protection::Hide),

@@ -9,10 +9,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-use bailiwick_fence::Launcher;
+use bailiwick_fence::{Channel, Launcher};
 use bailiwick_proxy::Config;
-
-use crate::descriptors;
 
 /// The word that makes this program a launcher.
 pub const LAUNCHER: &str = "__launcher";
@@ -25,19 +23,20 @@ pub struct NetworkGate {
     process: Child,
     /// The task-bound channel: the mediator's end.
     pub channel: UnixStream,
-    control: UnixStream,
+    control: Channel,
 }
 
 impl NetworkGate {
     fn spawn(program: &PathBuf) -> std::io::Result<Self> {
         let (channel, gate_channel) = UnixStream::pair()?;
-        let (control, gate_control) = UnixStream::pair()?;
+        let (control, gate_control) = Channel::pair()?;
+        let control = Channel::over(control);
         let process = Command::new(program)
             .arg(NETWORK_GATE)
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(gate_channel)))
-            .stdout(Stdio::from(OwnedFd::from(gate_control)))
+            .stdout(Stdio::from(gate_control))
             .spawn()?;
         Ok(Self {
             process,
@@ -49,7 +48,7 @@ impl NetworkGate {
     /// Gives the gate its task: what it serves, and the sockets.
     pub fn assign(&self, config: &Config, sockets: &[OwnedFd]) -> std::io::Result<()> {
         let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-        descriptors::send(&self.control, config, &sockets)
+        self.control.send(config, &sockets)
     }
 
     /// Ends the gate: closes its channel, and does not leave it behind.
@@ -121,12 +120,11 @@ pub fn run_network_gate() -> std::process::ExitCode {
         talkln!("bailiwick: the network gate cannot go on: {what}: {cause}");
         std::process::ExitCode::FAILURE
     };
-    let owned = |descriptor: std::io::Result<OwnedFd>| descriptor.map(UnixStream::from);
-    let (channel, control) = match (
-        owned(std::io::stdin().as_fd().try_clone_to_owned()),
-        owned(std::io::stdout().as_fd().try_clone_to_owned()),
+    let (channel, mut control) = match (
+        std::io::stdin().as_fd().try_clone_to_owned(),
+        std::io::stdout().as_fd().try_clone_to_owned(),
     ) {
-        (Ok(channel), Ok(control)) => (channel, control),
+        (Ok(channel), Ok(control)) => (UnixStream::from(channel), Channel::over(control)),
         (Err(e), _) | (_, Err(e)) => return fail("its channel", &e),
     };
     // The copies above are the only ones that are used: the standard descriptors must not keep the channel open.
@@ -138,12 +136,13 @@ pub fn run_network_gate() -> std::process::ExitCode {
     if let Err(fault) = bailiwick_fence::confine_gate(&readable) {
         return fail("its own confinement", &fault);
     }
-    let (config, sockets) = match descriptors::receive::<Config>(&control) {
-        Ok(Some(order)) => order,
+    let config = match control.receive::<Config>() {
+        Ok(Some(config)) => config,
         // The daemon ended before there was a task.
         Ok(None) => return std::process::ExitCode::SUCCESS,
         Err(e) => return fail("its order", &e),
     };
+    let sockets = std::iter::from_fn(|| control.take().ok()).collect();
     drop(control);
     match bailiwick_proxy::run(config, sockets, channel, bailiwick_proxy::SystemResolver) {
         Ok(()) => std::process::ExitCode::SUCCESS,
