@@ -156,9 +156,9 @@ pub struct LogShowArgs {
 /// What `log verify` takes.
 #[derive(Debug, Args)]
 pub struct LogVerifyArgs {
-    /// A checkpoint kept elsewhere, that the log must still hold
-    #[arg(long, value_name = "FILE")]
-    pub since: Option<PathBuf>,
+    /// A checkpoint kept elsewhere, that the log must still hold: a file, or `SIZE ROOT` as a run prints it
+    #[arg(long, value_name = "CHECKPOINT")]
+    pub since: Option<String>,
     /// Another log's folder
     #[arg(long, value_name = "FOLDER", requires = "key")]
     pub folder: Option<PathBuf>,

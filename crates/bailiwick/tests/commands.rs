@@ -217,6 +217,19 @@ fn p10_policy_show_and_log_show_what_is_there() {
     let kept = kit.write("checkpoint.txt", &checkpoint);
     kit.shell("true").ok();
     kit.run(&["log", "verify", "--since", &kept.display().to_string()]).ok();
+    // The line that a run prints at its end is enough.
+    let told = kit.run(&["run", "--", "true"]).ok().stderr;
+    let short = told
+        .lines()
+        .rev()
+        .find_map(|line| line.split_once("log checkpoint "))
+        .unwrap()
+        .1
+        .to_owned();
+    kit.shell("true").ok();
+    kit.run(&["log", "verify", "--since", &short]).ok();
+    let forged = short.replacen(|c: char| c.is_ascii_lowercase(), "A", 1);
+    kit.run(&["log", "verify", "--since", &forged]).status_is(5);
     kit.write("checkpoint.txt", &checkpoint.replacen('\n', "x\n", 1));
     kit.run(&["log", "verify", "--since", &kept.display().to_string()])
         .status_is(5);

@@ -124,13 +124,19 @@ impl fmt::Display for Tampering {
 
 /// Verifies a log from its files and the public key; a daemon may be writing it meanwhile.
 ///
-/// With `since`, an older checkpoint that was kept elsewhere: also that the log is a continuation of it.
+/// With `since`, an older checkpoint that was kept elsewhere (a signed note, or `SIZE ROOT`): also that the log is a continuation of it.
 pub fn verify(folder: &Path, key: &VerifierKey, since: Option<&str>) -> Result<Verified, VerifyFault> {
     let unreadable = |error: io::Error| VerifyFault::Unreadable {
         path: folder.display().to_string(),
         cause: error.to_string(),
     };
-    let since = since.map(|text| check_note(text, key, "since")).transpose()?;
+    let since = since
+        .map(|text| note::kept(text, key))
+        .transpose()
+        .map_err(|cause| VerifyFault::Checkpoint {
+            which: "since".into(),
+            cause: cause.into(),
+        })?;
     // In this order: what is published is in the tail, and what is in tiles is in the tail or was.
     let published = read_checkpoint(folder)
         .map_err(unreadable)?

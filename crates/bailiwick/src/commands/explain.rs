@@ -24,6 +24,7 @@ pub fn run(args: &ExplainArgs) -> Done {
         ))
         .hint("an id stands in every refusal, and in `bailiwick log show --denied`"));
     }
+    super::log::catch_up(&places);
     let mut found: Vec<(u64, Record)> = Vec::new();
     let mut root = AbsPath::root();
     let mut roots = std::collections::BTreeMap::new();

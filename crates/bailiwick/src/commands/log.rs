@@ -33,6 +33,16 @@ pub fn read(folder: &Path) -> Result<impl Iterator<Item = Entry>, Failure> {
     }))
 }
 
+/// Has a running daemon write out what it has in hand, so that what was just decided is there to be read.
+pub fn catch_up(places: &Places) {
+    if let Ok(Some(mut link)) = Link::to_running(places)
+        && link.say(&PersonCall::Checkpoint).is_ok()
+    {
+        // Where it cannot be written, the files are read as they are.
+        let _ = link.hear();
+    }
+}
+
 /// Prints where the log lies.
 pub fn path() -> Done {
     tellln!("{}", Places::find()?.log().display());
@@ -53,10 +63,14 @@ pub fn checkpoint() -> Done {
 
 /// Shows records.
 pub fn show(args: &LogShowArgs) -> Done {
-    let folder = args
-        .folder
-        .clone()
-        .map_or_else(|| Places::find().map(|places| places.log()), Ok)?;
+    let folder = match &args.folder {
+        Some(folder) => folder.clone(),
+        None => {
+            let places = Places::find()?;
+            catch_up(&places);
+            places.log()
+        }
+    };
     let wanted = |record: &Record| {
         args.task.is_none_or(|task| record.task == Some(task)) && (!args.denied || is_denial(&record.event))
     };
@@ -187,8 +201,7 @@ pub fn verify(args: &LogVerifyArgs) -> Done {
             .hint("it begins with the first `bailiwick run`"));
     }
     let key = verifier(args, &places)?;
-    let since = args.since.as_ref().map(std::fs::read_to_string).transpose();
-    let since = since.map_err(|e| Failure::usage(format!("cannot read the checkpoint: {e}")))?;
+    let since = args.since.as_deref().map(file_or_text).transpose()?;
     match bailiwick_ledger::verify(&folder, &key, since.as_deref()) {
         Ok(verified) => {
             if args.json {
@@ -230,15 +243,18 @@ fn verifier(args: &LogVerifyArgs, places: &Places) -> Result<VerifierKey, Failur
         .key
         .clone()
         .unwrap_or_else(|| places.log_verifier().display().to_string());
-    let text = if Path::new(&written).exists() {
-        std::fs::read_to_string(&written)
-            .map_err(|e| Failure::usage(format!("cannot read the key `{written}`: {e}")))?
-    } else {
-        written
-    };
+    let text = file_or_text(&written)?;
     text.trim()
         .parse()
         .map_err(|e| Failure::usage(format!("`{}` is not a verifier key: {e}", visible(text.trim()))))
+}
+
+/// What a file holds, or the text itself where no such file exists.
+fn file_or_text(written: &str) -> Result<String, Failure> {
+    if !Path::new(written).exists() {
+        return Ok(written.to_owned());
+    }
+    std::fs::read_to_string(written).map_err(|e| Failure::usage(format!("cannot read `{written}`: {e}")))
 }
 
 #[cfg(test)]
