@@ -5,6 +5,7 @@
 //! `XDG_STATE_HOME`, `XDG_CONFIG_HOME` or a link may name.
 //! Trust: the paths are the person's own.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use bailiwick_model::AbsPath;
@@ -70,13 +71,24 @@ pub fn keep_out(places: &Places, writable: &[&AbsPath]) -> Result<(), Failure> {
             if below.components().count() > 1 {
                 return Err(refuse("what writes there can put another in its place".into()));
             }
-            match std::fs::create_dir(&own) {
+            match make(&own) {
                 Err(e) if !own.is_dir() && !cannot_be_made_inside(&e) => return Err(refuse(e.to_string())),
                 _ => {}
             }
         }
     }
     Ok(())
+}
+
+/// Makes a folder: the machine's rules are for everybody to read.
+fn make(folder: &Path) -> std::io::Result<()> {
+    let mode = if folder == Path::new(MACHINE_RULES) {
+        0o755
+    } else {
+        0o700
+    };
+    std::fs::create_dir(folder)?;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode))
 }
 
 /// What the person may not make, the agent may not either.

@@ -47,3 +47,22 @@ fn p2_the_ceiling_is_out_of_reach_where_there_is_none_yet() {
         only_outside(&kit, "ls bailiwick && touch bailiwick/note");
     }
 }
+
+#[test]
+fn p2_a_worktree_keeps_its_settings() {
+    for kit in everyone() {
+        kit.shell_outside(
+            "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && git worktree add -q tree",
+        )
+        .ok();
+        for line in [
+            "cat tree/.git > new && mv new tree/.git",
+            "cat tree/.git > new && cat new > tree/.git",
+            "echo ../.. > .git/worktrees/tree/commondir",
+        ] {
+            only_outside(&kit, line);
+        }
+        kit.shell("cd tree && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m y")
+            .ok();
+    }
+}

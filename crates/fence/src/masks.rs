@@ -40,8 +40,8 @@ pub(crate) fn lay(root: &Root, trees: &Trees, found: &mut Found) -> Result<u64, 
         };
         match place.protection {
             Protection::Hide => root.cover(&here).or_say(say)?,
-            Protection::Guard if place.writable => root.pin(&here, true).or_say(say)?,
-            Protection::Guard => {}
+            Protection::Guard | Protection::GuardFile if place.writable => root.pin(&here, true).or_say(say)?,
+            Protection::Guard | Protection::GuardFile => {}
         }
         count = count.saturating_add(1);
     }
@@ -58,7 +58,7 @@ fn name_of_link(root: &Root, at: &Path, end: &Path, protection: Protection) -> s
     let link = root.exact(at)?;
     match protection {
         Protection::Hide => Ok(root.cover(&link)?),
-        Protection::Guard => root.stand_in(&root.exact(end)?, &link),
+        Protection::Guard | Protection::GuardFile => root.stand_in(&root.exact(end)?, &link),
     }
 }
 

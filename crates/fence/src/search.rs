@@ -106,7 +106,7 @@ impl<'a> Wanted<'a> {
             all: Vec::new(),
         };
         for one in protected {
-            if tree.mode == BindMode::Read && one.protection == Protection::Guard {
+            if tree.mode == BindMode::Read && one.protection != Protection::Hide {
                 continue;
             }
             let anchor = one.pattern.anchor();
@@ -223,7 +223,9 @@ impl Walk<'_> {
         let wanted = Wanted::of(tree, protected);
         let at = inside(&tree.target);
         let top = Seen::of(tree, Path::new(""));
-        if let Some(protection) = top.protection(wanted.all.iter().copied()) {
+        let meant = |one: &&&Protected| one.protection != Protection::GuardFile || !tree.folder;
+        if let Some(protection) = top.protection(wanted.all.iter().filter(meant).copied()) {
+            let protection = protection.max(Protection::Guard);
             self.take(&at, tree, protection, tree.folder)?;
             if protection == Protection::Hide {
                 return Ok(());
@@ -338,10 +340,12 @@ impl Walk<'_> {
         };
         let at = || inside(&tree.target).join(below.as_path());
         let mut guarded = guarded;
-        if let Some(first) = wanted.candidates(name.as_bytes()).next() {
+        if wanted.candidates(name.as_bytes()).next().is_some() {
             let seen = Seen::of(tree, below);
-            let rest = wanted.candidates(name.as_bytes());
-            if let Some(protection) = seen.protection([first].into_iter().chain(rest)) {
+            let meant = |one: &&Protected| one.protection != Protection::GuardFile || !kind.is_dir();
+            if let Some(protection) = seen.protection(wanted.candidates(name.as_bytes()).filter(meant)) {
+                // A file is guarded like everything else.
+                let protection = protection.max(Protection::Guard);
                 let at = at();
                 if kind.is_symlink() {
                     self.links.push((at, protection));

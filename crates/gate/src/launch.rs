@@ -90,6 +90,8 @@ pub struct Protected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protection {
+    /// Read, but not changed, where it is a file; a folder of the name is not meant.
+    GuardFile,
     /// Read, but not changed.
     Guard,
     /// Neither read nor changed.

@@ -167,3 +167,24 @@ fn p13_too_many_places_are_a_fault_and_not_a_shrug() {
     desk.protect("/**/*.pem", Protection::Hide);
     assert_eq!(desk.try_run(&["true"]).unwrap_err().code, Code::LimitReached);
 }
+
+#[test]
+fn p5_a_file_is_guarded_where_a_folder_of_the_name_is_not() {
+    for who in Who::all() {
+        let mut desk = Desk::of(who);
+        desk.file("project/sub/.git", "gitdir: ../.git/modules/sub\n");
+        desk.file("project/.git/HEAD", "ref: refs/heads/main\n");
+        desk.protect("/**/.git", Protection::GuardFile);
+        desk.only_outside("echo 'gitdir: ../.git/modules/sub' > sub/.git");
+        for script in [
+            "rm sub/.git",
+            "mv sub/.git other",
+            "echo x > new; mv new sub/.git",
+            "truncate -s 0 sub/.git",
+        ] {
+            desk.sh(script).bad();
+        }
+        desk.sh("cat sub/.git && touch .git/index.lock && mv .git/index.lock .git/index")
+            .good();
+    }
+}
