@@ -66,3 +66,19 @@ fn p2_a_worktree_keeps_its_settings() {
             .ok();
     }
 }
+
+#[test]
+fn p13_what_came_to_be_that_others_obey_is_told() {
+    for kit in everyone() {
+        kit.shell_outside("git init -q .").ok();
+        let done = kit
+            .shell("echo ../evil > .git/commondir; mkdir .husky; touch plain")
+            .ok();
+        assert!(
+            done.stderr.contains(".git/commondir") && done.stderr.contains(".husky") && !done.stderr.contains("plain"),
+            "{}",
+            done.stderr
+        );
+        assert_eq!(kit.shell("touch other").ok().stderr, "");
+    }
+}

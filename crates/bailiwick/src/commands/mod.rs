@@ -4,6 +4,7 @@ pub mod can;
 pub mod doctor;
 pub mod explain;
 pub mod log;
+pub mod made;
 pub mod policy;
 pub mod run;
 pub mod status;

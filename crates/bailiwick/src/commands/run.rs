@@ -9,6 +9,7 @@ use bailiwick_model::{AbsPath, Code};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
+use super::made::Absent;
 use crate::cli::RunArgs;
 use crate::daemon::Standalone;
 use crate::failure::{Done, Exit, Failure};
@@ -114,10 +115,12 @@ impl Pipes {
 /// Stands between the agent and the person until the agent has ended; says its status.
 fn accompany(link: &mut Link, mut pipes: Option<Pipes>, program: &str, quiet: bool) -> Result<i32, Failure> {
     let mut raw = None;
+    let mut absent = Absent::default();
     let mut output: Vec<JoinHandle<()>> = Vec::new();
     loop {
         match link.hear()? {
             PersonAnswer::Planned(planned) => {
+                absent = Absent::find(&planned.root, &planned.guarded);
                 if !quiet {
                     crate::talk::talk(&super::summary::planned(&planned));
                 }
@@ -157,6 +160,9 @@ fn accompany(link: &mut Link, mut pipes: Option<Pipes>, program: &str, quiet: bo
                     let _ = relay.join();
                 }
                 drop(raw.take());
+                if let Some(made) = absent.told() {
+                    crate::talk::talk(&made);
+                }
                 if let (Some(checkpoint), false) = (checkpoint, quiet) {
                     crate::talk::talk(&super::summary::ended(status, &checkpoint));
                 }

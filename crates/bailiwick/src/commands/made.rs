@@ -1,0 +1,63 @@
+//! Protected names in the project's top folder that did not exist when a task began: those that do when it has ended
+//! are told, since programs outside obey them.
+//!
+//! Promises: P13 (what could not be held is said). Trust: the names are the rules'; what lies there is the agent's, and
+//! is not opened. Not here: names deeper down, which are not looked for.
+
+use std::path::PathBuf;
+
+use bailiwick_model::AbsPath;
+
+/// Names to look at again.
+#[derive(Debug, Default)]
+pub struct Absent(Vec<PathBuf>);
+
+impl Absent {
+    /// Finds the names below `root` that the patterns protect and that are not there.
+    pub fn find(root: &AbsPath, guarded: &[String]) -> Self {
+        let names = guarded.iter().filter_map(|pattern| pattern.rsplit_once("**/"));
+        let plain = names.filter(|(before, name)| matches!(*before, "" | "/" | "./") && !name.contains('*'));
+        let paths = plain.map(|(_, name)| root.to_path_buf().join(name));
+        Self(paths.filter(|path| path.symlink_metadata().is_err()).collect())
+    }
+
+    /// Says which of them are there now; none when none are.
+    pub fn told(&self) -> Option<String> {
+        let made: Vec<String> = self
+            .0
+            .iter()
+            .filter(|path| path.symlink_metadata().is_ok())
+            .map(|path| format!("`{}`", crate::visible::visible(&path.display().to_string())))
+            .collect();
+        (!made.is_empty()).then(|| {
+            format!(
+                "bailiwick: look before you go on, programs outside obey what was made here: {}\n",
+                made.join(", ")
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p13_protected_names_that_came_to_be_are_told() {
+        let room = tempfile::tempdir().unwrap();
+        let root = AbsPath::new(room.path()).unwrap();
+        std::fs::create_dir(room.path().join(".git")).unwrap();
+        std::fs::write(room.path().join(".mcp.json"), "").unwrap();
+        let guarded = [
+            "/**/.git/commondir",
+            "**/.mcp.json",
+            "/**/.git/modules/**/config",
+            "/home/x/.bashrc",
+        ];
+        let absent = Absent::find(&root, &guarded.map(String::from));
+        assert_eq!(absent.told(), None);
+        std::fs::write(room.path().join(".git/commondir"), "../evil").unwrap();
+        let told = absent.told().unwrap();
+        assert!(told.contains(".git/commondir`") && !told.contains("mcp"), "{told}");
+    }
+}
