@@ -82,3 +82,37 @@ fn p13_what_came_to_be_that_others_obey_is_told() {
         assert_eq!(kit.shell("touch other").ok().stderr, "");
     }
 }
+
+#[test]
+fn p2_what_runs_without_being_asked_for_keeps_its_content_and_name() {
+    const FILES: [&str; 12] = [
+        ".githooks/pre-commit",
+        ".husky/pre-commit",
+        ".pre-commit-config.yaml",
+        "lefthook.yml",
+        ".zed/tasks.json",
+        ".vscode/tasks.json",
+        ".devcontainer/devcontainer.json",
+        ".envrc",
+        ".mcp.json",
+        ".github/workflows/check.yml",
+        ".gitlab-ci.yml",
+        "deep/er/.circleci/config.yml",
+    ];
+    for kit in everyone() {
+        for file in FILES {
+            kit.write(file, "of the person");
+        }
+        for file in FILES {
+            for line in [
+                format!("echo more >> {file} && echo 'of the person' > {file}"),
+                format!("mv {file} other && mv other {file}"),
+                format!("cp {file} other && mv other {file}"),
+                format!("rm {file}"),
+            ] {
+                only_outside(&kit, &line);
+                kit.write(file, "of the person");
+            }
+        }
+    }
+}
