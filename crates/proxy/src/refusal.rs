@@ -5,6 +5,7 @@
 
 use bailiwick_gate::Refusal;
 use bailiwick_model::{Code, DecisionId};
+use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
@@ -86,6 +87,12 @@ impl Refused {
     pub(crate) fn response(&self) -> Response<Body> {
         let mut response = Response::new(whole(self.text()));
         *response.status_mut() = self.status();
+        // Many programs show of a refused tunnel, or of an error, its status line and nothing else.
+        let id = self.id.map(|id| format!(" {id}")).unwrap_or_default();
+        let usual = self.status().canonical_reason().unwrap_or("Refused");
+        if let Ok(phrase) = ReasonPhrase::try_from(format!("{usual} (bailiwick: {}{id})", self.code)) {
+            response.extensions_mut().insert(phrase);
+        }
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
         headers.insert("bailiwick-code", HeaderValue::from_static(self.code.as_str()));
