@@ -194,6 +194,8 @@ impl Loader<'_> {
             let hint = "read it, then run `bailiwick trust`";
             let message = "this file is not trusted: only its denies hold, beside the preset `coding`";
             self.say(Severity::Warning, &source.name, Place::START, message, hint);
+            // A mistake is one whether or not the rule holds yet.
+            self.diagnostics.extend(overlap::dead_in(&file.rules));
             file.rules.retain(|rule| rule.effect == Verdict::Deny);
             file.settings = Settings::default();
         } else if file.extends.is_empty() && file.rules.iter().all(|rule| rule.effect == Verdict::Deny) {

@@ -6,6 +6,7 @@ use bailiwick_model::{Layer, RuleRef, Verdict};
 
 use crate::breadth::{act_covers, acts_meet, narrowness};
 use crate::diagnostic::{Diagnostic, Place, Severity};
+use crate::index::Index;
 use crate::policy::Policy;
 use crate::rule::Rule;
 
@@ -104,13 +105,21 @@ fn between(one: &Rule, other: &Rule) -> Option<Overlap> {
 
 /// Complaints about rules of people that a deny makes void.
 pub(crate) fn dead(policy: &Policy) -> Vec<Diagnostic> {
-    let rules = policy.rules();
+    dead_among(policy.rules(), policy.index())
+}
+
+/// The same of one file alone: for one whose rules are not all in force.
+pub(crate) fn dead_in(rules: &[Rule]) -> Vec<Diagnostic> {
+    dead_among(rules, &Index::of(rules))
+}
+
+fn dead_among(rules: &[Rule], index: &Index) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for rule in rules {
         if rule.effect == Verdict::Deny || rule.follows_from.is_some() || shipped(rule) {
             continue;
         }
-        let near = policy.index().near(rules, rule.act());
+        let near = index.near(rules, rule.act());
         let denies = near.iter().filter_map(|number| rules.get(*number));
         let over = denies.filter(|deny| deny.effect == Verdict::Deny && act_covers(deny.act(), rule.act()));
         // The complaint names the deny that is easiest to change: one of the same file first.

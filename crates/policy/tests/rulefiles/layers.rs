@@ -97,6 +97,24 @@ fn trees_come_with_what_is_hidden_and_guarded_in_them() {
 }
 
 #[test]
+fn c070_a_contradiction_in_an_untrusted_file_is_a_mistake_too() {
+    for project_trusted in [false, true] {
+        let text = "allow = [\"read ~/x\"]\ndeny = [\"read ~/x\"]\n";
+        let wrong = load(&Sources {
+            project: Some(file("bailiwick.toml", text)),
+            project_trusted,
+            ..sources()
+        });
+        let wrong = wrong.unwrap_err();
+        assert!(
+            wrong
+                .iter()
+                .any(|one| one.is_error() && one.to_string().contains("both allowed and denied"))
+        );
+    }
+}
+
+#[test]
 fn an_untrusted_project_can_only_take_away() {
     let text =
         "context = \"x\"\n[files]\nread = [\"~/notes\"]\ndeny = [\"secret\"]\n[environment]\npass = [\"TOKEN\"]\n";
