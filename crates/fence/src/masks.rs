@@ -2,13 +2,14 @@
 //! that holds a guarded place is pinned so that it cannot be renamed out of the way.
 //!
 //! Promises: P5, P13. A cover has mode 000 and lies on a read-only file system: it can be neither read nor opened up.
-//! A mount stays with its folder entry, so renaming a folder above a covered place uncovers nothing.
+//! A mount stays with its folder entry, so renaming a folder above a covered place uncovers nothing now; the folders that
+//! a pattern names keep their names, so that it finds the place again at the next start.
 //! Not here: what is to be protected (`search`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use bailiwick_gate::{LaunchFault, Protection};
+use bailiwick_gate::{BindMode, LaunchFault, Protection};
 use rustix::io::Errno;
 
 use crate::fault::{Says, cause, failed};
@@ -23,7 +24,9 @@ pub(crate) fn lay(root: &Root, trees: &Trees, found: &mut Found) -> Result<u64, 
         .iter()
         .map(|tree| tree.target.as_str().trim_start_matches('/').into())
         .collect();
-    for folder in pinned(found, &tops) {
+    let mut pins = pinned(found, &tops);
+    pins.extend(named(found, trees, &tops));
+    for folder in pins {
         let say = || format!("cannot pin `/{}`", folder.display());
         let place = root.exact(&folder).or_say(say)?;
         root.pin(&place, false).or_say(say)?;
@@ -94,6 +97,25 @@ fn pinned(found: &Found, tops: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     }
     pinned.retain(|folder| !found.places.contains_key(folder));
     pinned
+}
+
+/// The folders that patterns name, where the agent could rename them.
+fn named<'a>(
+    found: &'a Found,
+    trees: &'a Trees,
+    tops: &'a BTreeSet<PathBuf>,
+) -> impl Iterator<Item = PathBuf> + use<'a> {
+    let writable = |folder: &Path| {
+        let path = Path::new("/").join(folder);
+        let holding = trees.trees.iter().filter(|tree| path.starts_with(tree.target.as_str()));
+        let closest = holding.max_by_key(|tree| tree.target.as_str().len());
+        closest.is_some_and(|tree| tree.mode == BindMode::Write)
+    };
+    let free = found.named.iter().filter(|folder| {
+        // A place that is itself protected, and the top of a tree, are mounts already.
+        !found.places.contains_key(*folder) && !tops.contains(*folder)
+    });
+    free.filter(move |folder| writable(folder)).cloned()
 }
 
 #[cfg(test)]

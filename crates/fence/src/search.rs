@@ -44,6 +44,8 @@ pub(crate) struct Found {
     pub places: BTreeMap<PathBuf, Place>,
     /// Protected names that are links to files: where, what they lead to, how far.
     pub links: Vec<(PathBuf, PathBuf, Protection)>,
+    /// Folders that a pattern names on its way to a place: renamed, the place would go by another name at the next start.
+    pub named: BTreeSet<PathBuf>,
     /// What the person should know.
     pub warnings: Vec<String>,
 }
@@ -193,15 +195,39 @@ impl Seen {
         [&self.outside, &self.inside].into_iter().flatten().any(matches)
     }
 
-    fn protection(&self, patterns: impl Iterator<Item = impl std::borrow::Borrow<Protected>>) -> Option<Protection> {
-        let matching = |pattern: &PathPattern| self.any(|path| pattern.matches(path));
-        patterns
-            .filter_map(|one| {
-                let one = one.borrow();
-                matching(&one.pattern).then_some(one.protection)
-            })
-            .max()
+    fn protection<'a>(&self, patterns: impl Iterator<Item = &'a Protected>) -> Option<Match> {
+        let mut found: Option<Match> = None;
+        for one in patterns {
+            for path in [&self.outside, &self.inside].into_iter().flatten() {
+                if one.pattern.matches(path) {
+                    let known = found.get_or_insert(Match {
+                        protection: one.protection,
+                        named: BTreeSet::new(),
+                    });
+                    known.protection = known.protection.max(one.protection);
+                    known.named.extend(named_above(&one.pattern, path));
+                }
+            }
+        }
+        found
     }
+}
+
+/// What patterns say of one place.
+struct Match {
+    protection: Protection,
+    /// Which of the folders above it they name: 1 is the one that holds it.
+    named: BTreeSet<usize>,
+}
+
+/// Which folders above a place its pattern names, counted from the place: those before the first wildcard, and those
+/// after the last `**`.
+fn named_above(pattern: &PathPattern, path: &AbsPath) -> impl Iterator<Item = usize> {
+    let depth = path.segments().count();
+    let before = pattern.anchor().segments().count();
+    let steps = pattern.as_str().rsplit('/').filter(|step| !step.is_empty());
+    let after = steps.take_while(|step| *step != "**").count();
+    (1..depth).filter(move |above| *above < after || depth.saturating_sub(*above) <= before)
 }
 
 struct Walk<'a> {
@@ -224,8 +250,9 @@ impl Walk<'_> {
         let at = inside(&tree.target);
         let top = Seen::of(tree, Path::new(""));
         let meant = |one: &&&Protected| one.protection != Protection::GuardFile || !tree.folder;
-        if let Some(protection) = top.protection(wanted.all.iter().filter(meant).copied()) {
+        if let Some(Match { protection, named }) = top.protection(wanted.all.iter().filter(meant).copied()) {
             let protection = protection.max(Protection::Guard);
+            self.keep_names(&at, &named);
             self.take(&at, tree, protection, tree.folder)?;
             if protection == Protection::Hide {
                 return Ok(());
@@ -343,10 +370,12 @@ impl Walk<'_> {
         if wanted.candidates(name.as_bytes()).next().is_some() {
             let seen = Seen::of(tree, below);
             let meant = |one: &&Protected| one.protection != Protection::GuardFile || !kind.is_dir();
-            if let Some(protection) = seen.protection(wanted.candidates(name.as_bytes()).filter(meant)) {
+            let patterns = wanted.candidates(name.as_bytes()).filter(meant);
+            if let Some(Match { protection, named }) = seen.protection(patterns) {
                 // A file is guarded like everything else.
                 let protection = protection.max(Protection::Guard);
                 let at = at();
+                self.keep_names(&at, &named);
                 if kind.is_symlink() {
                     self.links.push((at, protection));
                     return Ok(());
@@ -418,6 +447,12 @@ impl Walk<'_> {
         });
         place.protection = place.protection.max(protection);
         Ok(())
+    }
+
+    fn keep_names(&mut self, at: &Path, named: &BTreeSet<usize>) {
+        let above = at.ancestors().enumerate();
+        let named = above.filter(|(steps, folder)| named.contains(steps) && !folder.as_os_str().is_empty());
+        self.found.named.extend(named.map(|(_, folder)| folder.to_path_buf()));
     }
 
     fn note_twin(&mut self, folder: &OwnedFd, name: &OsStr, kind: FileType, protection: Protection) {
@@ -495,6 +530,19 @@ impl Walk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn p5_a_pattern_names_the_folders_on_its_way() {
+        let named = |pattern: &str, path: &str| -> Vec<usize> {
+            let pattern = PathPattern::parse(pattern).unwrap();
+            named_above(&pattern, &AbsPath::new(path).unwrap()).collect()
+        };
+        assert_eq!(named("/h/.local/state/b", "/h/.local/state/b"), [1, 2, 3]);
+        assert_eq!(named("/h/certs/*.key", "/h/certs/a.key"), [1, 2]);
+        assert_eq!(named("/**/.env", "/h/p/.env"), [0usize; 0]);
+        assert_eq!(named("/**/.git/hooks", "/h/p/.git/hooks"), [1]);
+        assert_eq!(named("/h/p/**/.env", "/h/p/a/b/.env"), [3, 4]);
+    }
 
     #[test]
     fn the_sieve_lets_all_through_that_a_pattern_matches() {

@@ -108,6 +108,45 @@ fn p5_guarded_places_of_git_keep_content_and_name() {
 }
 
 #[test]
+fn p5_folders_that_a_pattern_names_keep_their_names() {
+    for who in Who::all() {
+        let mut desk = Desk::of(who);
+        for file in [
+            "a/b/keys/k",
+            "c/d/rules/r",
+            "free/e/.env",
+            "in/f/.token",
+            "x/in/g/.token",
+        ] {
+            desk.file(&format!("project/{file}"), "SECRET");
+        }
+        let project = desk.at("project");
+        let below = |path: &str| format!("{}/{path}", project.display());
+        desk.protect(&below("a/b/keys"), Protection::Hide);
+        desk.protect(&below("c/d/rules"), Protection::Guard);
+        desk.protect("/**/.env", Protection::Hide);
+        desk.protect(&below("in/**/.token"), Protection::Hide);
+        // Renamed, a place would be found by no pattern at the next start.
+        for script in [
+            "mv a z",
+            "mv a/b a/z",
+            "mv a/b z",
+            "mv c z",
+            "mv c/d c/z",
+            "mv in z",
+            "rm -rf a/b",
+            "rmdir a",
+        ] {
+            desk.sh(script).bad();
+        }
+        desk.sh("set -e; mv free kept; mv kept/e kept/h; mv in/f in/h; touch a/new c/d/new; mv a/new a/b/new2 || cp a/new a/b/new2")
+            .good();
+        desk.sh("cat kept/h/.env").bad();
+        desk.sh("cat in/h/.token").bad();
+    }
+}
+
+#[test]
 fn p5_another_name_of_a_guarded_file_is_guarded() {
     for who in Who::all() {
         let mut desk = Desk::of(who);
