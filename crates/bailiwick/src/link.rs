@@ -157,6 +157,8 @@ fn start(places: &Places) -> Result<(), Failure> {
             .hint(format!("see `{}`", places.daemon_talk().display()))
     };
     let program = std::env::current_exe().map_err(|e| refuse(e.to_string()))?;
+    // The daemon outlives this command: it must not hold on to the files, locks and pipes of whoever called it.
+    bailiwick_fence::keep_descriptors_to_this_process().map_err(|e| refuse(e.to_string()))?;
     let talk = std::fs::OpenOptions::new()
         .create(true)
         .append(true)

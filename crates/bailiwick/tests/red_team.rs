@@ -116,3 +116,24 @@ fn p2_what_runs_without_being_asked_for_keeps_its_content_and_name() {
         }
     }
 }
+
+#[test]
+fn p9_no_process_of_ours_holds_what_the_caller_had_open() {
+    for kit in everyone() {
+        let name = kit.outside().join("open-by-the-caller").display().to_string();
+        let product = kit.command(&["run", "-q", "--", "true"]);
+        let words = std::iter::once(product.get_program()).chain(product.get_args());
+        let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        // Without the words that say who is to run it: the shell is that already.
+        let program = words.iter().position(|word| word == "run").unwrap() - 1;
+        let script = format!("exec 7< {name}; exec {}", words[program..].join(" "));
+        std::fs::write(&name, "").unwrap();
+        let mut caller = kit.outside_command("sh");
+        caller.args(["-c", &script]);
+        bailiwick_testkit::finish(caller, std::time::Duration::from_secs(60)).ok();
+        let holding = format!("ls -l /proc/[0-9]*/fd 2>/dev/null | grep -F {name}");
+        assert_eq!(kit.shell_outside(&format!("exec 7< {name}; {holding}")).status, 0);
+        let held = kit.shell_outside(&holding);
+        assert_eq!(held.stdout, "", "held by the daemon or its spares");
+    }
+}

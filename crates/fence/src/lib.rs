@@ -38,3 +38,9 @@ pub use confine::confine_gate;
 pub use identity::{NOBODY, become_caller_under_sudo, identity};
 pub use launcher::{Control, Launcher, Running, Started};
 pub use serve::{inherited_channel, run_launcher};
+
+/// Keeps every descriptor that this process was started with, beyond the three standard ones, from the programs that it
+/// starts. Fails where the kernel is older than Linux 5.11.
+pub fn keep_descriptors_to_this_process() -> std::io::Result<()> {
+    sys::close_at_exec_from(3)
+}

@@ -92,6 +92,8 @@ impl Daemon {
 
 /// Runs the daemon until it is told to stop, or has had nothing to do for a while.
 pub fn run(detach: bool, state: Option<PathBuf>) -> Done {
+    bailiwick_fence::keep_descriptors_to_this_process()
+        .map_err(|e| Failure::fault(format!("cannot keep descriptors from what is started: {e}")))?;
     let say = |word: &str| {
         if detach {
             use std::io::Write as _;
