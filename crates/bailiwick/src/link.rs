@@ -28,7 +28,7 @@ impl Link {
     /// Connects to the daemon that runs; none when there is none.
     pub fn to_running(places: &Places) -> Result<Option<Self>, Failure> {
         let path = places.socket();
-        let socket = match UnixStream::connect(&path) {
+        let socket = match places.at_socket(|path| UnixStream::connect(path)) {
             Ok(socket) => socket,
             Err(e)
                 if matches!(
@@ -39,10 +39,10 @@ impl Link {
                 return Ok(None);
             }
             Err(e) => {
-                return Err(
-                    Failure::fault(format!("cannot reach the daemon at `{}`: {e}", path.display()))
-                        .hint("if the path is too long for a socket, set XDG_STATE_HOME to a shorter one"),
-                );
+                return Err(Failure::fault(format!(
+                    "cannot reach the daemon at `{}`: {e}",
+                    path.display()
+                )));
             }
         };
         Self::greet(socket).map(Some)
@@ -102,7 +102,7 @@ impl Link {
         let begun = Instant::now();
         // The daemon closes the connection when all is done.
         while let Ok(Some(PersonAnswer::Done)) = self.channel.receive::<PersonAnswer>() {}
-        while UnixStream::connect(places.socket()).is_ok() {
+        while places.at_socket(|path| UnixStream::connect(path)).is_ok() {
             if begun.elapsed() > PATIENCE {
                 return Err(Failure::fault("the daemon does not end"));
             }

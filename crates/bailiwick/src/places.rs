@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use bailiwick_model::AbsPath;
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 
 use crate::failure::Failure;
 
@@ -20,6 +20,12 @@ pub struct Places {
     /// The person's rules.
     pub config: PathBuf,
 }
+
+/// The daemon's socket, in the state folder.
+const SOCKET: &str = "daemon.sock";
+
+/// Longest path of a socket, in bytes.
+const MAX_SOCKET_PATH: usize = 107;
 
 /// The machine's rules.
 pub const MACHINE_RULES: &str = "/etc/bailiwick";
@@ -68,7 +74,21 @@ impl Places {
 
     /// The socket on which the daemon hears the person.
     pub fn socket(&self) -> PathBuf {
-        self.state.join("daemon.sock")
+        self.state.join(SOCKET)
+    }
+
+    /// Calls with a path to that socket that is short enough for one: the kernel takes 107 bytes (unix(7)), and a long
+    /// state folder is reached by an open descriptor of it instead.
+    pub fn at_socket<T>(&self, call: impl FnOnce(&Path) -> std::io::Result<T>) -> std::io::Result<T> {
+        use std::os::fd::AsRawFd;
+        use std::os::unix::ffi::OsStrExt;
+        let path = self.socket();
+        if path.as_os_str().as_bytes().len() <= MAX_SOCKET_PATH {
+            return call(&path);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&self.state, flags, Mode::empty())?;
+        call(&PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd())))
     }
 
     /// Held by the one daemon.

@@ -14,16 +14,17 @@ use bailiwick_testkit::{Bailiwick, Done, finish, is_root};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// The product's program. As another user, it is the last word of the command that becomes that user.
+fn product(kit: &Bailiwick) -> String {
+    let command = kit.command(&[]);
+    let program = command.get_args().last().unwrap_or(command.get_program());
+    program.to_string_lossy().into_owned()
+}
+
 /// The product through another program: `PROGRAM ARGUMENTS… bailiwick WORDS…`, in the same home.
 fn through(kit: &Bailiwick, program: &str, arguments: &[&str], words: &[&str]) -> Done {
-    let product = kit.command(&[]);
-    let product = product
-        .get_args()
-        .last()
-        .map_or(product.get_program(), |last| last)
-        .to_owned();
     let mut command = kit.outside_command(program);
-    command.args(arguments).arg(product).args(words);
+    command.args(arguments).arg(product(kit)).args(words);
     finish(command, LIMIT)
 }
 
@@ -126,13 +127,11 @@ fn p10_a_full_disk_denies_what_must_be_recorded_and_loses_nothing() {
     std::fs::create_dir(&small).unwrap();
     kit.set("XDG_STATE_HOME", &small.display().to_string());
     // In a mount namespace of the test's own: a state folder on a disk of 3 MiB, which is then filled.
-    let user = if is_root() { "-m" } else { "-rm" };
-    let product = kit.command(&[]).get_program().to_string_lossy().into_owned();
+    let product = product(&kit);
     let script = format!(
-        "set -e; mount -t tmpfs -o size=3m,mode=700 none '{small}'\n\
-         {product} run -q -- true\n\
+        "{product} run -q -- true\n\
          {product} log verify > before.txt\n\
-         dd if=/dev/zero of='{small}/fill' bs=4k 2>/dev/null || true\n\
+         dd if=/dev/zero of='{small}/fill' bs=4k 2>/dev/null\n\
          for i in $(seq 1 60); do {product} run -q -- true 2> told.txt && continue; break; done\n\
          {product} run -q -- true 2> told.txt && echo RAN-ON-A-FULL-DISK; cat told.txt >&2\n\
          {product} log verify || echo NOT-VERIFIED\n\
@@ -140,8 +139,25 @@ fn p10_a_full_disk_denies_what_must_be_recorded_and_loses_nothing() {
          {product} daemon stop\n",
         small = small.display(),
     );
+    // An ordinary user becomes root in a namespace of their own to mount, and themselves again to run.
+    let mount = format!("mount -t tmpfs -o size=3m,mode=700 none '{}'", small.display());
+    let (user, again) = match is_root() {
+        true => ("-m", "bash".to_owned()),
+        false => {
+            let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            ("-rm", format!("unshare -U --map-user={uid} --map-group={gid} bash"))
+        }
+    };
+    std::fs::write(kit.project().join("script.sh"), script).unwrap();
     let mut command = kit.outside_command("unshare");
-    command.args([user, "--propagation", "private", "bash", "-c", &script]);
+    command.args([
+        user,
+        "--propagation",
+        "private",
+        "bash",
+        "-c",
+        &format!("{mount} && {again} script.sh"),
+    ]);
     let done = finish(command, LIMIT);
     assert!(
         !done.stdout.contains("RAN-ON-A-FULL-DISK") && !done.stdout.contains("NOT-VERIFIED"),
@@ -201,6 +217,16 @@ fn p4_a_dead_daemon_ends_its_tasks_within_a_second_and_the_log_verifies() {
         "a new daemon takes over the log"
     );
     kit.run(&["log", "verify"]).ok();
+}
+
+#[test]
+fn a_state_folder_with_a_path_too_long_for_a_socket_will_do() {
+    let mut kit = Bailiwick::new();
+    let long = kit.outside().join("l".repeat(120));
+    kit.set("XDG_STATE_HOME", &long.display().to_string());
+    assert_eq!(kit.shell("echo here").ok().stdout, "here\n");
+    kit.run(&["run", "-q", "--standalone", "--", "true"]).ok();
+    kit.run(&["daemon", "stop"]).ok();
 }
 
 #[test]

@@ -238,10 +238,9 @@ fn listen(places: &Places) -> Result<UnixListener, Failure> {
     let path = places.socket();
     // The lock is held, so a socket that lies there belongs to no one.
     let _ = std::fs::remove_file(&path);
-    UnixListener::bind(&path).map_err(|e| {
-        Failure::fault(format!("cannot listen on `{}`: {e}", path.display()))
-            .hint("if the path is too long for a socket (107 bytes), set XDG_STATE_HOME to a shorter one")
-    })
+    places
+        .at_socket(|path| UnixListener::bind(path))
+        .map_err(|e| Failure::fault(format!("cannot listen on `{}`: {e}", path.display())))
 }
 
 /// A mediator of one run's own: the same processes, with a state folder that belongs to this run alone.
