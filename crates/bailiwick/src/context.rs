@@ -49,7 +49,11 @@ impl Context {
                 .map_err(|fault| store_failure(&fault))?,
             _ => false,
         };
-        let name = program.map(|program| program.rsplit('/').next().unwrap_or(program));
+        // A program that lies in the project is the project's, whatever it is called.
+        let own = |program: &&str| program.contains('/') && directory.join(program).is_ok_and(|path| root.holds(&path));
+        let name = program
+            .filter(|program| !own(program))
+            .map(|program| program.rsplit('/').next().unwrap_or(program));
         let profiles = name
             .and_then(bailiwick_policy::profile_for)
             .map(str::to_owned)

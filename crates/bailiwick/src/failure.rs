@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use bailiwick_model::Code;
+
 /// Exit codes. `run` passes the agent's own and keeps 125 to 127 for its own failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -21,6 +23,17 @@ pub enum Exit {
     NotExecutable = 126,
     /// The program is not there.
     NotFound = 127,
+}
+
+impl Exit {
+    /// What a `run` ends with whose agent was not started.
+    pub fn of_launch(code: Code) -> Self {
+        match code {
+            Code::ProgramNotFound => Self::NotFound,
+            Code::ProgramNotExecutable => Self::NotExecutable,
+            _ => Self::NotStarted,
+        }
+    }
 }
 
 impl From<Exit> for std::process::ExitCode {

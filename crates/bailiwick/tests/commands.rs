@@ -305,3 +305,40 @@ fn p9_the_callers_environment_is_not_the_agents() {
         "{inside}"
     );
 }
+
+#[test]
+fn p2_a_program_of_the_projects_own_gets_no_profile_by_its_name() {
+    let mut kit = Bailiwick::new();
+    kit.set("ANTHROPIC_API_KEY", "KEY-OF-DANA");
+    let own = kit.write("claude", "#!/bin/sh\nenv\n");
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for program in ["./claude", &own.display().to_string()] {
+        let told = kit.run(&["run", "-q", "--", program]).ok().stdout;
+        assert!(
+            told.contains("HOME=") && !told.contains("KEY-OF-DANA"),
+            "{program}: {told}"
+        );
+    }
+    assert!(
+        kit.run(&["policy", "show", "--program", "claude"])
+            .ok()
+            .stdout
+            .contains("api.anthropic.com")
+    );
+}
+
+#[test]
+fn limits_hold_also_where_no_rule_sets_them() {
+    let kit = Bailiwick::new();
+    let told = kit
+        .run(&["run", "-q", "--", "bash", "-c", "ulimit -u; ulimit -d"])
+        .ok()
+        .stdout;
+    let limits: Vec<&str> = told.lines().collect();
+    assert_eq!(limits.len(), 2, "{told}");
+    assert!(
+        limits.iter().all(|limit| limit.parse::<u64>().is_ok()),
+        "no limit is `unlimited`: {told}"
+    );
+}

@@ -152,7 +152,7 @@ fn file(
     let private = ["/tmp", "/var/tmp", "/proc", "/dev"]
         .iter()
         .any(|top| AbsPath::new(top).is_ok_and(|top| top.holds(&path)));
-    if private && !root.holds(&path) {
+    if private && note.is_none() && !root.holds(&path) {
         note = Some(format!(
             "{path} lies in a place that is made new and private for each task: inside, other files stand there"
         ));

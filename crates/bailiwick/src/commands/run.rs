@@ -175,11 +175,7 @@ fn accompany(link: &mut Link, mut pipes: Option<Pipes>, program: &str, quiet: bo
 }
 
 fn not_started(fault: &LaunchFault, program: &str) -> Failure {
-    let exit = match fault.code {
-        Code::ProgramNotFound => Exit::NotFound,
-        Code::ProgramNotExecutable => Exit::NotExecutable,
-        _ => Exit::NotStarted,
-    };
+    let exit = Exit::of_launch(fault.code);
     let failure = Failure::new(exit, crate::visible::visible_lines(&fault.to_string()));
     match (exit, fault.hint.is_empty()) {
         (Exit::NotFound, true) => failure.hint(where_outside(program)),

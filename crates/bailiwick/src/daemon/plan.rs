@@ -17,6 +17,9 @@ use crate::protocol::RunOrder;
 /// Where the network gate listens inside for programs that know proxies.
 const PROXY_PORT: u16 = 3128;
 
+/// Processes and threads of a task whose rules set no limit.
+const PROCESSES: u64 = 4096;
+
 /// One tree that was granted.
 #[derive(Debug, Clone)]
 pub struct Granted {
@@ -45,6 +48,8 @@ pub struct Materials<'a> {
     pub settings: &'a Settings,
     /// Who the agent is.
     pub identity: IdMap,
+    /// The machine's memory, in bytes: a task without a limit of its own gets three quarters of it.
+    pub machine_memory: Option<u64>,
 }
 
 /// A fence and what serves its sockets, in the same order.
@@ -72,8 +77,8 @@ pub fn make(from: &Materials<'_>) -> Planning {
         identity: from.identity,
         listen,
         limits: Limits {
-            memory: from.settings.memory,
-            processes: from.settings.processes,
+            memory: from.settings.memory.or(from.machine_memory.map(|all| all / 4 * 3)),
+            processes: from.settings.processes.or(Some(PROCESSES)),
         },
         stdio: match from.order.terminal {
             Some((rows, columns)) => Stdio::Terminal { rows, columns },

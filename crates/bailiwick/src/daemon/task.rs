@@ -187,8 +187,8 @@ pub fn start(
         row.clone(),
         tell,
     );
-    if begun.is_err() {
-        end(daemon, row.id, 125);
+    if let Err(cause) = &begun {
+        end(daemon, row.id, Exit::of_launch(cause.code) as i32);
     }
     begun
 }
@@ -228,6 +228,7 @@ fn begin(
         granted: &granted,
         settings: policy.settings(),
         identity,
+        machine_memory: machine_memory(),
     });
     let planned = planned(daemon, row.id, context, policy, &granted);
     tell(planned).map_err(|e| fault(Code::Fault, "the command that ordered this is gone", e, ""))?;
@@ -335,6 +336,12 @@ fn permit(daemon: &Daemon, request: &Request, root: &AbsPath) -> Result<Spent, L
             &format!("`bailiwick explain {}` says why", refusal.id),
         )),
     }
+}
+
+/// The machine's memory, in bytes (sysinfo(2)).
+fn machine_memory() -> Option<u64> {
+    let found = rustix::system::sysinfo();
+    found.totalram.checked_mul(found.mem_unit.into())
 }
 
 /// Rules name many places, such as toolchains, that most machines do not have.
