@@ -342,3 +342,56 @@ fn limits_hold_also_where_no_rule_sets_them() {
         "no limit is `unlimited`: {told}"
     );
 }
+
+/// Starts a task that says when it has begun; gives the command that runs it.
+fn begun(kit: &Bailiwick, line: &str) -> std::process::Child {
+    let _ = std::fs::remove_file(kit.project().join("began"));
+    let mut command = kit.command(&[
+        "run",
+        "-q",
+        "--",
+        "sh",
+        "-c",
+        &format!("sleep 0.3; touch began; {line}"),
+    ]);
+    command
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null());
+    let child = command.spawn().unwrap();
+    let start = std::time::Instant::now();
+    while !kit.project().join("began").exists() {
+        assert!(start.elapsed() < std::time::Duration::from_secs(20), "the task begins");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child
+}
+
+fn send(child: &std::process::Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn signals_reach_the_agent() {
+    let kit = Bailiwick::new();
+    let mut child = begun(&kit, "trap 'touch heard; exit 9' INT; while :; do sleep 0.05; done");
+    send(&child, rustix::process::Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+    assert!(kit.project().join("heard").exists());
+    let mut child = begun(&kit, "sleep 100");
+    send(&child, rustix::process::Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+}
+
+#[test]
+fn p11_a_command_that_is_gone_takes_its_task_along() {
+    let kit = Bailiwick::new();
+    let mut child = begun(&kit, "while :; do touch alive; sleep 0.05; done");
+    send(&child, rustix::process::Signal::KILL);
+    child.wait().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let _ = std::fs::remove_file(kit.project().join("alive"));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(!kit.project().join("alive").exists(), "the agent has ended");
+    assert!(kit.run(&["status"]).ok().stdout.contains("no task runs"));
+}

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, ExitCode};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use bailiwick_gate::LaunchFault;
@@ -49,6 +50,7 @@ fn start(args: &RunArgs) -> Done {
         talkln!("bailiwick: the daemon is of another build; it goes on because it has tasks that run");
     }
     let pipes = if terminal.is_some() { None } else { Some(Pipes::make()?) };
+    let agent = pass_signals(&link)?;
     match &pipes {
         Some(pipes) => {
             let theirs: Vec<_> = pipes.theirs.iter().map(AsFd::as_fd).collect();
@@ -57,7 +59,7 @@ fn start(args: &RunArgs) -> Done {
         None => link.say(&PersonCall::Run(order))?,
     }
     let program = args.command.first().map_or("", String::as_str);
-    let status = accompany(&mut link, pipes, program, args.quiet)?;
+    let status = accompany(&mut link, &agent, pipes, program, args.quiet)?;
     drop(link);
     drop(standalone);
     Ok(ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(255)))
@@ -113,7 +115,13 @@ impl Pipes {
 }
 
 /// Stands between the agent and the person until the agent has ended; says its status.
-fn accompany(link: &mut Link, mut pipes: Option<Pipes>, program: &str, quiet: bool) -> Result<i32, Failure> {
+fn accompany(
+    link: &mut Link,
+    agent: &Agent,
+    mut pipes: Option<Pipes>,
+    program: &str,
+    quiet: bool,
+) -> Result<i32, Failure> {
     let mut raw = None;
     let mut absent = Absent::default();
     let mut output: Vec<JoinHandle<()>> = Vec::new();
@@ -132,7 +140,7 @@ fn accompany(link: &mut Link, mut pipes: Option<Pipes>, program: &str, quiet: bo
                 match (link.take(), pipes.take()) {
                     (Some(master), None) => {
                         raw = Raw::enter().ok();
-                        output.push(relay_terminal(link, master)?);
+                        output.push(relay_terminal(agent, master)?);
                     }
                     (
                         None,
@@ -145,7 +153,7 @@ fn accompany(link: &mut Link, mut pipes: Option<Pipes>, program: &str, quiet: bo
                         output.push(terminal::relay(std::fs::File::from(out), std::io::stdout()));
                         output.push(terminal::relay(std::fs::File::from(errors), std::io::stderr()));
                         terminal::relay(std::io::stdin(), std::fs::File::from(input));
-                        pass_signals(link, None)?;
+                        let _ = agent.set(None);
                     }
                     _ => {
                         return Err(Failure::fault(
@@ -205,31 +213,38 @@ fn where_outside(program: &str) -> String {
     }
 }
 
-fn relay_terminal(link: &Link, master: OwnedFd) -> Result<JoinHandle<()>, Failure> {
+fn relay_terminal(agent: &Agent, master: OwnedFd) -> Result<JoinHandle<()>, Failure> {
     let file =
         |master: &OwnedFd| terminal::file(master).map_err(|e| Failure::fault(format!("cannot use the terminal: {e}")));
     let (from, to) = (file(&master)?, file(&master)?);
     terminal::resize(&master);
-    pass_signals(link, Some(master))?;
+    let _ = agent.set(Some(master));
     terminal::relay(std::io::stdin(), to);
     Ok(terminal::relay(from, std::io::stdout()))
 }
 
-/// Passes signals on to the agent, and the terminal's size to its terminal.
-fn pass_signals(link: &Link, master: Option<OwnedFd>) -> Result<(), Failure> {
+/// What signals are passed to, once there is an agent: its terminal, if it has one.
+type Agent = Arc<OnceLock<Option<OwnedFd>>>;
+
+/// Passes signals on to the agent, and the terminal's size to its terminal. Before there is one, they end this command,
+/// and with it the order.
+fn pass_signals(link: &Link) -> Result<Agent, Failure> {
     let fault = |e: std::io::Error| Failure::fault(format!("cannot watch for signals: {e}"));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH]).map_err(fault)?;
     let mut link = link.second().map_err(fault)?;
+    let agent = Agent::default();
+    let watched = Arc::clone(&agent);
     std::thread::spawn(move || {
         for signal in signals.forever() {
-            match (signal, &master) {
-                (SIGWINCH, Some(master)) => terminal::resize(master),
-                (SIGWINCH, None) => {}
-                (other, _) => {
+            match (signal, watched.get()) {
+                (SIGWINCH, Some(Some(master))) => terminal::resize(master),
+                (SIGWINCH, _) => {}
+                (other, Some(_)) => {
                     let _ = link.say(&PersonCall::Signal(other));
                 }
+                (other, None) => std::process::exit(128 + other),
             }
         }
     });
-    Ok(())
+    Ok(agent)
 }
