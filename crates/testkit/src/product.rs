@@ -68,7 +68,7 @@ impl Bailiwick {
     }
 
     fn with_user(ordinary: bool) -> Self {
-        let base = std::env::var_os("BAILIWICK_TEST_SCRATCH").map_or_else(std::env::temp_dir, PathBuf::from);
+        let base = std::env::var_os("BAILIWICK_TEST_SCRATCH").map_or_else(usual_scratch, PathBuf::from);
         let root = tempfile::Builder::new()
             .prefix("bw-")
             .tempdir_in(&base)
@@ -218,6 +218,17 @@ impl Drop for Bailiwick {
             }
         }
     }
+}
+
+/// Where homes lie when nothing else is said: not below `/tmp`, which every fence has for itself.
+fn usual_scratch() -> PathBuf {
+    let cache = match std::env::var_os("HOME") {
+        Some(home) if !is_root() => PathBuf::from(home).join(".cache"),
+        _ => PathBuf::from("/var/cache"),
+    };
+    let folder = cache.join("bailiwick-test");
+    std::fs::create_dir_all(&folder).unwrap_or_else(|fault| panic!("cannot make {}: {fault}", folder.display()));
+    folder
 }
 
 /// Runs a command without input until it ends. Past the limit its process group is ended and the test fails.
