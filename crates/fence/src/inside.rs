@@ -48,6 +48,8 @@ pub(crate) struct Orders<'a> {
     pub landlock: i32,
     /// True when a control group limits the fence.
     pub grouped: bool,
+    /// The process that the fence ends with.
+    pub launcher: Pid,
 }
 
 /// The life of the first process.

@@ -47,7 +47,12 @@ pub fn run_launcher(channel: OwnedFd) -> ExitCode {
     let order = match daemon.receive::<Say>() {
         Ok(Some(Say::Order { protocol, plan })) => Ok((protocol, plan)),
         Ok(Some(Say::Signal { .. })) => Err(failed("cannot carry out the order", "a signal came before it")),
-        Ok(None) => return ExitCode::SUCCESS,
+        Ok(None) => {
+            if let Some(spare) = spare {
+                spare.let_go();
+            }
+            return ExitCode::SUCCESS;
+        }
         Err(error) => Err(failed("cannot carry out the order", cause(error))),
     };
     let carry_out = || {
@@ -91,6 +96,7 @@ impl Fence {
         let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).or_say(say)?;
         let group = Group::make(&plan.limits);
         let spare = spare.filter(|spare| spare.fits(&plan.identity));
+        let launcher = rustix::process::getpid();
         let builder = match sys::fork().or_say(say)? {
             Fork::Parent(builder) => builder,
             Fork::Child => {
@@ -102,6 +108,7 @@ impl Fence {
                     filters,
                     landlock,
                     grouped: group.is_some(),
+                    launcher,
                 };
                 build(orders, group, spare, Channel::over(theirs), &tell);
             }
@@ -256,6 +263,10 @@ fn enter(orders: &mut Orders<'_>, group: Option<&Group>, spare: Option<&Spare>) 
         ));
     }
     set_parent_process_death_signal(Some(Signal::KILL)).or_say(|| "cannot tie the fence to its launcher".into())?;
+    // A launcher that has ended already sends no signal any more.
+    if rustix::process::getppid() != Some(orders.launcher) {
+        return Err(failed("cannot tie the fence to its launcher", "it has ended"));
+    }
     let made = match spare {
         Some(spare) => {
             spare.enter()?;

@@ -13,7 +13,7 @@ use rustix::process::{
 };
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 
-use crate::fault::Says;
+use crate::fault::{Says, failed};
 use crate::sys::{self, Fork};
 use crate::{identity, network};
 
@@ -40,11 +40,12 @@ impl Spare {
     pub(crate) fn begin() -> Option<Self> {
         let identity = identity::identity().ok()?;
         let (ready, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok()?;
+        let launcher = rustix::process::getpid();
         let holder = match sys::fork().ok()? {
             Fork::Parent(holder) => holder,
             Fork::Child => {
                 drop(ready);
-                if hold(&identity).is_ok() {
+                if hold(&identity, launcher).is_ok() {
                     let _ = rustix::io::write(&tell, b".");
                     sys::wait_for_the_end();
                 }
@@ -98,13 +99,17 @@ fn end(holder: Pid) {
     let _ = waitpid(Some(holder), WaitOptions::empty());
 }
 
-fn hold(identity: &IdMap) -> Result<(), LaunchFault> {
+fn hold(identity: &IdMap, launcher: Pid) -> Result<(), LaunchFault> {
     let say = || "cannot make namespaces ahead of time".to_owned();
     if geteuid().is_root() {
         let (user, group) = identity.outside;
         identity::become_for_good(&[group], user, group).or_say(say)?;
     }
     set_parent_process_death_signal(Some(Signal::KILL)).or_say(say)?;
+    // A launcher that has ended already sends no signal any more.
+    if rustix::process::getppid() != Some(launcher) {
+        return Err(failed(say(), "the launcher has ended"));
+    }
     sys::unshare(AHEAD).or_say(say)?;
     identity::map_own(identity)?;
     network::bring_up()
