@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(denies(&alone).unwrap(), None);
         let moved = denies(&places(
             &room,
-            "work/st/bailiwick/standalone/1",
+            "desk/st/bailiwick/standalone/1",
             "home/.config/bailiwick",
         ))
         .unwrap();
@@ -157,7 +157,7 @@ mod tests {
             moved
                 .unwrap()
                 .text
-                .contains(&format!("\"* {}/work/st/bailiwick\"", room.display()))
+                .contains(&format!("\"* {}/desk/st/bailiwick\"", room.display()))
         );
         std::os::unix::fs::symlink("real", room.join("home/.config")).unwrap();
         let linked = denies(&usual).unwrap().unwrap().text;

@@ -187,8 +187,7 @@ fn p8_trust_cannot_be_given_from_inside() {
         "bailiwick.toml",
         "extends = [\"coding\"]\n[files]\nread = [\"~/notes\"]\n",
     );
-    let product = kit.command(&[]).get_program().to_owned();
-    let product = product.to_string_lossy();
+    let product = kit.program();
     // Where the program can be reached at all, there is no daemon to be found, and no store.
     let _ = kit.shell(&format!("{product} trust; env -u BAILIWICK {product} trust; true"));
     assert_ne!(kit.shell("cat ~/notes/n.txt").status, 0);

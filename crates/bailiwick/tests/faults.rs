@@ -14,17 +14,10 @@ use bailiwick_testkit::{Bailiwick, Done, finish, is_root};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The product's program. As another user, it is the last word of the command that becomes that user.
-fn product(kit: &Bailiwick) -> String {
-    let command = kit.command(&[]);
-    let program = command.get_args().last().unwrap_or(command.get_program());
-    program.to_string_lossy().into_owned()
-}
-
 /// The product through another program: `PROGRAM ARGUMENTS… bailiwick WORDS…`, in the same home.
 fn through(kit: &Bailiwick, program: &str, arguments: &[&str], words: &[&str]) -> Done {
     let mut command = kit.outside_command(program);
-    command.args(arguments).arg(product(kit)).args(words);
+    command.args(arguments).arg(kit.program()).args(words);
     finish(command, LIMIT)
 }
 
@@ -97,7 +90,7 @@ fn p10_a_full_disk_denies_what_must_be_recorded_and_loses_nothing() {
     std::fs::create_dir(&small).unwrap();
     kit.set("XDG_STATE_HOME", &small.display().to_string());
     // In a mount namespace of the test's own: a state folder on a disk of 3 MiB, which is then filled.
-    let product = product(&kit);
+    let product = kit.program();
     let script = format!(
         "{product} run -q -- true\n\
          {product} log verify > before.txt\n\

@@ -1,10 +1,9 @@
 //! Servers that record: an HTTP origin, and a listener that counts connections.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use crate::web::{Answer, Heard, WebServer};
 
@@ -115,18 +114,15 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        let woken = TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok();
-        if let Some(accepting) = self.accepting.take()
-            && woken
-        {
-            let _ = accepting.join();
-        }
+        crate::web::wake_and_join(&self.address, self.accepting.take());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+
+    use std::time::Duration;
 
     use super::*;
 

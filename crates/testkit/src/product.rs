@@ -130,6 +130,11 @@ impl Bailiwick {
         }
     }
 
+    /// The path of the product's program.
+    pub fn program(&self) -> String {
+        product().to_string_lossy().into_owned()
+    }
+
     /// The product with these arguments, in the project, ready to be started. For a terminal or a long run.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.outside_command(product());

@@ -148,13 +148,17 @@ impl WebServer {
 impl Drop for WebServer {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        // One connection of our own wakes the thread that accepts.
-        let woken = TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok();
-        if let Some(accepting) = self.accepting.take()
-            && woken
-        {
-            let _ = accepting.join();
-        }
+        wake_and_join(&self.address, self.accepting.take());
+    }
+}
+
+/// Waits for a thread that accepts connections and has been told to end: one connection of our own wakes it.
+pub(crate) fn wake_and_join(address: &SocketAddr, accepting: Option<std::thread::JoinHandle<()>>) {
+    let woken = TcpStream::connect_timeout(address, Duration::from_secs(1)).is_ok();
+    if let Some(accepting) = accepting
+        && woken
+    {
+        let _ = accepting.join();
     }
 }
 

@@ -163,10 +163,12 @@ pub fn start(
     let policy = daemon.compile(&context).map_err(of_failure)?;
     let identity = bailiwick_fence::identity()?;
     let uid = rustix::process::geteuid().as_raw();
-    let principal = places::account().map_or_else(|| format!("uid {uid}"), |account| account.name);
+    let name = places::account().map(|account| account.name);
+    let principal = name.clone().unwrap_or_else(|| format!("uid {uid}"));
     // Root's agents are somebody else inside, and are called so.
-    let known = places::account().filter(|_| identity.owner.is_none());
-    let user = known.map_or_else(|| "agent".to_owned(), |account| account.name);
+    let user = name
+        .filter(|_| identity.owner.is_none())
+        .unwrap_or_else(|| "agent".to_owned());
     let rules: Arc<dyn Rules> = Arc::clone(&policy) as _;
     let spec = TaskSpec::root(principal, context.id(), order.command.clone(), rules);
     let row = TaskRow {

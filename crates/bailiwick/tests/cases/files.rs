@@ -174,13 +174,7 @@ fn c021_the_rules_cannot_be_changed_from_inside() {
         trust(&kit, narrow);
         kit.shell_outside("git commit -q -a -m narrow").ok();
         kit.hand_over();
-        let product = kit.command(&[]);
-        let product = product
-            .get_args()
-            .last()
-            .unwrap_or(product.get_program())
-            .to_string_lossy()
-            .into_owned();
+        let product = kit.program();
         kit.shell_outside(&format!("cp {product} ./own-copy")).ok();
         let attempts = [
             "cat wide.txt > bailiwick.toml",

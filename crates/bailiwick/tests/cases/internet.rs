@@ -49,13 +49,7 @@ pub fn steps(kit: &Bailiwick, steps: &[Step<'_>]) -> Vec<Came> {
         "passwd: files\ngroup: files\nhosts: files dns\n",
     )
     .unwrap();
-    let product = kit.command(&[]);
-    let product = product
-        .get_args()
-        .last()
-        .unwrap_or(product.get_program())
-        .to_string_lossy()
-        .into_owned();
+    let product = kit.program();
     let folder = net.display();
     let setup = format!(
         "set -e\nip link set lo up\nfor a in 192.0.2.53 93.184.215.14 93.184.215.15; do ip addr add $a/32 dev lo; done\n\
