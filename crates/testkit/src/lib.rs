@@ -12,6 +12,7 @@
 )]
 
 mod agents;
+mod container;
 mod dns;
 mod origin;
 mod product;

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::agents::Agent;
+use crate::container::Container;
 use crate::user::{ORDINARY_UID, is_root, ordinary};
 
 /// How long one command may take before it is ended and the test fails.
@@ -54,6 +55,7 @@ pub struct Bailiwick {
     root: tempfile::TempDir,
     ordinary: bool,
     environment: Vec<(String, String)>,
+    container: Option<Container>,
 }
 
 impl Bailiwick {
@@ -77,6 +79,7 @@ impl Bailiwick {
             root,
             ordinary,
             environment: Vec::new(),
+            container: None,
         };
         for folder in ["home", "project", "run", "tmp"] {
             std::fs::create_dir(kit.root.path().join(folder)).expect("a fresh folder is writable");
@@ -84,6 +87,13 @@ impl Bailiwick {
         restrict(&kit.root.path().join("run"));
         kit.hand_over();
         kit
+    }
+
+    /// The same, in a container as engines make them by default: every later command, the product's and those outside
+    /// any fence, runs in one and the same. See `container`.
+    pub fn in_a_container(mut self) -> Self {
+        self.container = Some(Container::start());
+        self
     }
 
     /// The home folder.
@@ -144,10 +154,10 @@ impl Bailiwick {
 
     /// Another program in the same home and folder, without any fence: the probe that must succeed first.
     pub fn outside_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = if self.ordinary {
-            ordinary(program)
-        } else {
-            Command::new(program)
+        let mut command = match (&self.container, self.ordinary) {
+            (Some(container), ordinary) => container.command(program, ordinary),
+            (None, true) => ordinary(program),
+            (None, false) => Command::new(program),
         };
         let home = self.home();
         command

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Folders that hold nothing of the repository's own.
+/// Names of what is not the repository's own. In a worktree `.git` is a file.
 const FOREIGN: [&str; 4] = ["target", ".git", "node_modules", "corpus"];
 
 /// The rooms that decide: pure, and read in one sitting each.
@@ -98,10 +98,11 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<File>) {
     for entry in entries.flatten() {
         let path = entry.path();
         let kind = entry.file_type().expect("an entry has a kind");
+        if FOREIGN.iter().any(|name| entry.file_name() == **name) {
+            continue;
+        }
         if kind.is_dir() {
-            if !FOREIGN.iter().any(|name| entry.file_name() == **name) {
-                walk(root, &path, found);
-            }
+            walk(root, &path, found);
         } else if kind.is_file()
             && let Ok(text) = std::fs::read_to_string(&path)
         {
