@@ -56,6 +56,9 @@ pub struct RunArgs {
     /// A mediator of this run's own, with its own log and key, that ends with it
     #[arg(long)]
     pub standalone: bool,
+    /// Show a port of the agent's on this machine's loopback: 5173, or 8080:80 for its port 80 at 8080
+    #[arg(short, long, value_name = "[OUTSIDE:]INSIDE")]
+    pub publish: Vec<bailiwick_policy::Published>,
     /// The program and its arguments
     #[arg(
         required = true,

@@ -2,10 +2,11 @@
 
 use bailiwick_gate::{FenceReport, LaunchFault};
 use bailiwick_model::{AbsPath, TaskId};
+use bailiwick_policy::Published;
 use serde::{Deserialize, Serialize};
 
 /// The version of these frames.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// This build: version, and what tells one build of a version from another.
 pub fn build() -> String {
@@ -65,6 +66,36 @@ pub struct RunOrder {
     pub author: Option<(String, String)>,
     /// True when the command waits for a checkpoint at the end.
     pub checkpoint: bool,
+    /// Ports that are to be seen outside.
+    pub publish: Vec<Port>,
+}
+
+/// A port inside that is seen on the machine's loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// The port on 127.0.0.1 outside.
+    pub outside: u16,
+    /// The port on the loopback inside.
+    pub inside: u16,
+}
+
+impl From<Published> for Port {
+    fn from(port: Published) -> Self {
+        Self {
+            outside: port.outside,
+            inside: port.inside,
+        }
+    }
+}
+
+impl From<Port> for Published {
+    fn from(port: Port) -> Self {
+        Self {
+            outside: port.outside,
+            inside: port.inside,
+        }
+    }
 }
 
 /// What the daemon says.
@@ -119,6 +150,8 @@ pub struct Planned {
     pub read: Vec<AbsPath>,
     /// Hosts that can be reached, and how.
     pub network: Vec<String>,
+    /// Ports of the task that are seen outside.
+    pub publish: Vec<Port>,
     /// What may not be read.
     pub hidden: Vec<String>,
     /// What may not be changed.
@@ -155,4 +188,6 @@ pub struct RunningTask {
     pub command: Vec<String>,
     /// When it began.
     pub started: bailiwick_model::Millis,
+    /// Its ports that are seen outside.
+    pub publish: Vec<Port>,
 }

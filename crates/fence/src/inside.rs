@@ -32,7 +32,7 @@ use crate::order::{Hear, Say};
 use crate::root::Root;
 use crate::sys::{self, Fork};
 use crate::trees::Trees;
-use crate::{limits, masks, network, program, search};
+use crate::{errand, limits, masks, network, program, search};
 
 /// What the inside is built from.
 pub(crate) struct Orders<'a> {
@@ -61,7 +61,7 @@ pub(crate) fn live(orders: Orders<'_>, mut launcher: Channel) -> ! {
             sys::exit_now(1);
         }
     };
-    let status = serve(program.pid, &program.ended, &mut launcher).unwrap_or(137);
+    let status = serve(&program, &mut launcher).unwrap_or(137);
     let _ = launcher.send(&Hear::Exited { status }, &[]);
     sys::exit_now(0);
 }
@@ -70,6 +70,8 @@ struct Program {
     pid: Pid,
     /// Tells when a child has ended.
     ended: OwnedFd,
+    /// Where what is handed in is put. Held from before the program began, so that no name leads elsewhere.
+    handover: Option<OwnedFd>,
 }
 
 fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault> {
@@ -86,6 +88,7 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     let mut found = search::search(&root, &trees, &plan.protected)?;
     let protected = masks::lay(&root, &trees, &mut found)?;
     root.enter()?;
+    let handover = plan.handover.as_ref().map(errand::folder).transpose()?;
     let floor = Floor::of(plan, &trees, orders.landlock)?;
     let stdio = Ends::of(plan.stdio, orders.pipes)?;
     drop_privileges()?;
@@ -118,7 +121,7 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     launcher
         .send(&started, &along)
         .or_say(|| "cannot tell the launcher".into())?;
-    Ok(Program { pid, ended })
+    Ok(Program { pid, ended, handover })
 }
 
 /// What becomes the program's input and output.
@@ -257,11 +260,11 @@ fn become_agent(plan: &FencePlan, floor: Floor, filters: &Filters, stdio: &Ends,
 }
 
 /// Collects what has ended and passes signals on, until the program has ended or the launcher has gone.
-fn serve(program: Pid, ended: &OwnedFd, launcher: &mut Channel) -> io::Result<i32> {
+fn serve(program: &Program, launcher: &mut Channel) -> io::Result<i32> {
     loop {
         let mut ready = [
             PollFd::new(&*launcher, PollFlags::IN),
-            PollFd::new(ended, PollFlags::IN),
+            PollFd::new(&program.ended, PollFlags::IN),
         ];
         match poll(&mut ready, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -270,9 +273,9 @@ fn serve(program: Pid, ended: &OwnedFd, launcher: &mut Channel) -> io::Result<i3
         let spoken = ready.first().is_some_and(|one| !one.revents().is_empty());
         let dead = ready.get(1).is_some_and(|one| !one.revents().is_empty());
         if dead {
-            let _ = rustix::io::read(ended, &mut [0u8; 1024]);
+            let _ = rustix::io::read(&program.ended, &mut [0u8; 1024]);
             while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-                if pid == program
+                if pid == program.pid
                     && let Some(status) = status_of(status)
                 {
                     return Ok(status);
@@ -284,13 +287,35 @@ fn serve(program: Pid, ended: &OwnedFd, launcher: &mut Channel) -> io::Result<i3
                 sys::exit_now(0);
             }
             while let Some(say) = launcher.next::<Say>()? {
-                if let Say::Signal { number } = say {
-                    let group = program.as_raw_nonzero().get().saturating_neg();
-                    let _ = sys::send_signal(group, number);
+                match say {
+                    Say::Signal { number } => {
+                        let group = program.pid.as_raw_nonzero().get().saturating_neg();
+                        let _ = sys::send_signal(group, number);
+                    }
+                    Say::Errand { call, errand } => {
+                        let done = errand::run(errand, launcher, program.handover.as_ref());
+                        answer(launcher, call, done)?;
+                    }
+                    Say::Order { .. } => {}
                 }
             }
         }
     }
+}
+
+/// Says what became of an errand.
+fn answer(launcher: &Channel, call: u64, done: Result<Option<OwnedFd>, String>) -> io::Result<()> {
+    let (descriptor, failed) = match done {
+        Ok(descriptor) => (descriptor, None),
+        Err(cause) => (None, Some(cause)),
+    };
+    let along: Vec<_> = descriptor.iter().map(AsFd::as_fd).collect();
+    let done = Hear::Done {
+        call,
+        descriptor: !along.is_empty(),
+        failed,
+    };
+    launcher.send(&done, &along)
 }
 
 /// The exit code, or 128 and the number of the signal.

@@ -12,8 +12,9 @@ use bailiwick_gate::{FencePlan, FenceReport, Launch, LaunchFault, Spent};
 use bailiwick_model::Code;
 
 use crate::channel::Channel;
+use crate::errands::Errands;
 use crate::fault::{cause, failed};
-use crate::order::{Hear, Say};
+use crate::order::{Errand, Hear, Say};
 use crate::sys;
 
 /// A launcher process that waits for its one order. It can be started ahead of time.
@@ -104,7 +105,11 @@ impl Launcher {
                     .collect::<Result<_, _>>()
                     .map_err(lost)?;
                 let terminal = terminal.then(|| line.channel.take()).transpose().map_err(lost)?;
-                let child = Running { line, status: None };
+                let child = Running {
+                    line,
+                    errands: Errands::default(),
+                    status: None,
+                };
                 Ok(Started {
                     report,
                     listeners,
@@ -113,7 +118,9 @@ impl Launcher {
                 })
             }
             Some(Hear::Fault { fault }) => Err(fault),
-            Some(Hear::Exited { .. }) | None => Err(failed("cannot start the program", "its launcher ended")),
+            Some(Hear::Exited { .. } | Hear::Done { .. }) | None => {
+                Err(failed("cannot start the program", "its launcher ended"))
+            }
         }
     }
 }
@@ -143,6 +150,7 @@ pub struct Started {
 #[derive(Debug)]
 pub struct Running {
     line: Line,
+    errands: Errands,
     status: Option<i32>,
 }
 
@@ -153,16 +161,30 @@ impl Running {
         while self.status.is_none() {
             match self.line.channel.receive::<Hear>() {
                 Ok(Some(Hear::Exited { status })) => self.status = Some(status),
-                Ok(Some(_)) => {}
+                Ok(Some(Hear::Done {
+                    call,
+                    descriptor,
+                    failed,
+                })) => {
+                    let along = if descriptor {
+                        self.line.channel.take().ok()
+                    } else {
+                        None
+                    };
+                    self.errands.answer(call, failed.map_or(Ok(along), Err));
+                }
+                Ok(Some(Hear::Started { .. } | Hear::Fault { .. })) => {}
                 Ok(None) | Err(_) => self.status = Some(137),
             }
         }
+        self.errands.end();
         self.status.unwrap_or(137)
     }
 
     /// Sends a signal to the program and its process group.
     pub fn signal(&self, number: i32) -> io::Result<()> {
-        self.line.channel.send(&Say::Signal { number }, &[])
+        let channel = &self.line.channel;
+        self.errands.alone(|| channel.send(&Say::Signal { number }, &[]))
     }
 
     /// Ends everything in the fence at once, and waits for it.
@@ -176,6 +198,7 @@ impl Running {
         let socket = self.line.channel.as_fd().try_clone_to_owned()?;
         Ok(Control {
             channel: Channel::over(socket),
+            errands: self.errands.clone(),
         })
     }
 
@@ -185,21 +208,50 @@ impl Running {
     }
 }
 
-/// A second handle on a running program, for whoever signals or ends it while another waits.
+/// A second handle on a running program, for whoever signals or ends it, or hands something in, while another waits.
 #[derive(Debug)]
 pub struct Control {
     channel: Channel,
+    errands: Errands,
 }
 
 impl Control {
     /// Sends a signal to the program and its process group.
     pub fn signal(&self, number: i32) -> io::Result<()> {
-        self.channel.send(&Say::Signal { number }, &[])
+        self.errands.alone(|| self.channel.send(&Say::Signal { number }, &[]))
     }
 
     /// Ends everything in the fence at once; [`Running::wait`] then answers.
     pub fn end(&self) {
         let _ = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Write);
+    }
+
+    /// Connects to a port of the loopback inside. The socket does not block; where the server inside is slow, the
+    /// connection may still be coming about. Fails when nothing listens there. Needs a thread in [`Running::wait`].
+    pub fn connect(&self, port: u16) -> io::Result<OwnedFd> {
+        let socket = self.ask(Errand::Connect { port }, None)?;
+        socket.ok_or_else(|| io::Error::other("no socket came along"))
+    }
+
+    /// Makes a folder in the hand-over folder of the plan. Fails where something of the name is there already. Needs a
+    /// thread in [`Running::wait`].
+    pub fn place_folder(&self, path: &str) -> io::Result<()> {
+        self.ask(Errand::PlaceFolder { path: path.into() }, None).map(drop)
+    }
+
+    /// Puts a copy of a file into the hand-over folder of the plan: at most [`MAX_FILE`](crate::MAX_FILE) bytes. The
+    /// content must be a file that nobody changes meanwhile. Fails where something of the name is there already. Needs
+    /// a thread in [`Running::wait`].
+    pub fn place_file(&self, path: &str, executable: bool, content: &OwnedFd) -> io::Result<()> {
+        let path = path.into();
+        self.ask(Errand::PlaceFile { path, executable }, Some(content))
+            .map(drop)
+    }
+
+    fn ask(&self, errand: Errand, along: Option<&OwnedFd>) -> io::Result<Option<OwnedFd>> {
+        let along: Vec<_> = along.into_iter().map(AsFd::as_fd).collect();
+        self.errands
+            .ask(|call| self.channel.send(&Say::Errand { call, errand }, &along))
     }
 }
 

@@ -13,6 +13,8 @@
 mod channel;
 mod confine;
 pub mod doctor;
+mod errand;
+mod errands;
 mod fault;
 mod filter;
 mod floor;
@@ -35,6 +37,7 @@ mod trees;
 
 pub use channel::Channel;
 pub use confine::confine_gate;
+pub use errand::MAX_FILE;
 pub use identity::{NOBODY, become_caller_under_sudo, identity};
 pub use launcher::{Control, Launcher, Running, Started};
 pub use serve::{inherited_channel, run_launcher};

@@ -29,6 +29,36 @@ pub(crate) enum Say {
         /// The signal's number.
         number: i32,
     },
+    /// Has the first process do something inside, while the program runs.
+    Errand {
+        /// Comes back with the answer.
+        call: u64,
+        /// What.
+        errand: Errand,
+    },
+}
+
+/// What the first process does inside for the daemon.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Errand {
+    /// Connects to a port of the loopback inside, and hands the socket out.
+    Connect {
+        /// The port.
+        port: u16,
+    },
+    /// Makes a folder in the hand-over folder.
+    PlaceFolder {
+        /// Its path there.
+        path: String,
+    },
+    /// Puts a copy of a file into the hand-over folder. The content's descriptor comes along.
+    PlaceFile {
+        /// Its path there.
+        path: String,
+        /// True when it may be run.
+        executable: bool,
+    },
 }
 
 /// What the launcher says.
@@ -49,6 +79,15 @@ pub(crate) enum Hear {
         /// Why.
         fault: LaunchFault,
     },
+    /// What became of an errand. After [`Errand::Connect`] the socket comes along, unless it failed.
+    Done {
+        /// The number that the errand came with.
+        call: u64,
+        /// Whether a descriptor comes along.
+        descriptor: bool,
+        /// Why it failed.
+        failed: Option<String>,
+    },
     /// The program has ended, and so has everything in its fence.
     Exited {
         /// Its exit code, or 128 and the number of the signal that ended it.
@@ -62,6 +101,31 @@ impl Say {
         Self::Order {
             protocol: PROTOCOL,
             plan: Box::new(plan.clone()),
+        }
+    }
+
+    /// How many descriptors come along once the program runs.
+    pub(crate) fn brings(&self) -> usize {
+        let brings = matches!(
+            self,
+            Self::Errand {
+                errand: Errand::PlaceFile { .. },
+                ..
+            }
+        );
+        usize::from(brings)
+    }
+}
+
+impl Hear {
+    /// How many descriptors come along.
+    pub(crate) fn brings(&self) -> usize {
+        match self {
+            Self::Started {
+                listeners, terminal, ..
+            } => listeners.saturating_add(usize::from(*terminal)),
+            Self::Done { descriptor, .. } => usize::from(*descriptor),
+            Self::Fault { .. } | Self::Exited { .. } => 0,
         }
     }
 }
@@ -116,6 +180,9 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
         .map(|path| path.as_str());
     if let Some(path) = targets.chain(made).find(|path| reserved(path)) {
         return refuse(format!("`{path}` is the fence's own"));
+    }
+    if let Some(path) = plan.handover.as_ref().filter(|path| !plan.scratch.contains(path)) {
+        return refuse(format!("`{path}` is to be handed things, and is no scratch folder"));
     }
     Ok(())
 }

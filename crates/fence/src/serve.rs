@@ -46,7 +46,9 @@ pub fn run_launcher(channel: OwnedFd) -> ExitCode {
     let mut daemon = Channel::over(channel);
     let order = match daemon.receive::<Say>() {
         Ok(Some(Say::Order { protocol, plan })) => Ok((protocol, plan)),
-        Ok(Some(Say::Signal { .. })) => Err(failed("cannot carry out the order", "a signal came before it")),
+        Ok(Some(Say::Signal { .. } | Say::Errand { .. })) => {
+            Err(failed("cannot carry out the order", "something else came before it"))
+        }
         Ok(None) => {
             if let Some(spare) = spare {
                 spare.let_go();
@@ -169,10 +171,9 @@ impl Fence {
                     let _ = daemon.send(&Hear::Fault { fault }, &[]);
                     return false;
                 }
-                Ok(Some(started @ Hear::Started { .. })) => {
-                    let taken: Vec<OwnedFd> = std::iter::from_fn(|| self.inside.take().ok()).collect();
-                    let along: Vec<_> = taken.iter().map(std::os::fd::AsFd::as_fd).collect();
-                    if daemon.send(&started, &along).is_err() {
+                Ok(Some(said @ (Hear::Started { .. } | Hear::Done { .. }))) => {
+                    let brings = said.brings();
+                    if pass(&mut self.inside, daemon, &said, brings).is_err() {
                         self.end();
                         return false;
                     }
@@ -193,8 +194,9 @@ impl Fence {
         loop {
             match daemon.next::<Say>() {
                 Ok(None) => return true,
-                Ok(Some(signal @ Say::Signal { .. })) => {
-                    let _ = self.inside.send(&signal, &[]);
+                Ok(Some(said @ (Say::Signal { .. } | Say::Errand { .. }))) => {
+                    let brings = said.brings();
+                    let _ = pass(daemon, &self.inside, &said, brings);
                 }
                 Ok(Some(Say::Order { .. })) | Err(_) => return false,
             }
@@ -224,6 +226,13 @@ impl Fence {
         let _ = daemon.send(&Hear::Exited { status }, &[]);
         ExitCode::SUCCESS
     }
+}
+
+/// Passes on what one side said, with the descriptors that belong to it.
+fn pass<T: serde::Serialize>(from: &mut Channel, to: &Channel, said: &T, brings: usize) -> std::io::Result<()> {
+    let taken = (0..brings).map(|_| from.take()).collect::<std::io::Result<Vec<_>>>()?;
+    let along: Vec<_> = taken.iter().map(std::os::fd::AsFd::as_fd).collect();
+    to.send(said, &along)
 }
 
 /// Builds the outer half of the fence: gives root up, makes the namespaces, and leaves the first process in them.

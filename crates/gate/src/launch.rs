@@ -36,6 +36,8 @@ pub struct FencePlan {
     pub files: Vec<(AbsPath, String)>,
     /// Folders inside that are private scratch, empty at the start, gone at the end: `/tmp` and the like.
     pub scratch: Vec<AbsPath>,
+    /// The scratch folder into which files can be put from outside while the program runs. One of `scratch`.
+    pub handover: Option<AbsPath>,
     /// What may not be read or changed inside the binds.
     pub protected: Vec<Protected>,
     /// Who the program is, inside and outside.

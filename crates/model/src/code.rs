@@ -83,6 +83,8 @@ codes! {
     ProgramNotFound = "program-not-found",
     /// The program is there but cannot be started.
     ProgramNotExecutable = "program-not-executable",
+    /// A port outside on which the task was to be seen is taken.
+    PortTaken = "port-taken",
     /// A fault of the machinery.
     Fault = "fault",
 }

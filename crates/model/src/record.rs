@@ -82,6 +82,31 @@ pub enum Event {
         /// What was refused, as the gate saw it.
         what: String,
     },
+    /// A port of the task's own network was made to be seen on the machine's loopback, by order of a person.
+    Published {
+        /// The accountable person, as a user name or number.
+        principal: String,
+        /// The port on 127.0.0.1 outside.
+        outside: u16,
+        /// The port on the loopback inside.
+        inside: u16,
+    },
+    /// A person handed a copy of a file in. On record before it is done.
+    HandedIn {
+        /// Where the copy is put, in the hand-over folder.
+        path: String,
+        /// Its size in bytes.
+        bytes: u64,
+        /// The SHA-256 of its content.
+        digest: Digest,
+    },
+    /// What was to be handed in could not be put there.
+    NotHandedIn {
+        /// Where it was to be put.
+        path: String,
+        /// Why.
+        cause: String,
+    },
     /// A task ended.
     TaskEnded {
         /// The exit status of the agent, or 128 + the signal that ended it.

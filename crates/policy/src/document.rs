@@ -26,6 +26,7 @@ pub(crate) const TOP: &[&str] = &[
     "ask",
     "deny",
     "environment",
+    "devices",
     "limits",
 ];
 
@@ -174,6 +175,7 @@ impl<'a> Reader<'a> {
                 "files" => self.table(item, key, span, Self::files),
                 "network" => self.table(item, key, span, Self::network),
                 "environment" => self.table(item, key, span, Self::environment),
+                "devices" => self.table(item, key, span, Self::devices),
                 "limits" => self.table(item, key, span, Self::limits),
                 other => self.unknown_top(other, span),
             }
@@ -237,7 +239,11 @@ impl<'a> Reader<'a> {
                 "deny" => self.rules(item, Verdict::Deny, Section::Network),
                 "private" => self.private(item),
                 "hosts" => self.table(item, "network.hosts", span, Self::hosts),
-                other => self.unknown(other, span, &["tunnel", "allow", "ask", "deny", "private", "hosts"]),
+                "publish" => self.publish(item, span),
+                other => {
+                    let known = ["tunnel", "allow", "ask", "deny", "private", "hosts", "publish"];
+                    self.unknown(other, span, &known);
+                }
             }
         }
     }

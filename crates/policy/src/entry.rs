@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    Act, ActError, AddressClass, Host, HostPattern, ResourcePattern, RuleRef, Verb, VerbPattern, Verdict,
+    Act, ActError, AddressClass, Host, HostPattern, Layer, ResourcePattern, RuleRef, Verb, VerbPattern, Verdict,
 };
 use toml_edit::{Item, TableLike, Value};
 
@@ -229,6 +229,63 @@ impl Reader<'_> {
             match HostPattern::parse(&text) {
                 Ok(pattern) => self.file.settings.private.push(pattern),
                 Err(error) => self.error(span, &error.to_string(), None),
+            }
+        }
+    }
+
+    /// Complains about what only a context can have. A ceiling says what may be handed on, and starts nothing.
+    fn only_for_contexts(&mut self, key: &str, span: Option<Span>) -> bool {
+        let fits = self.layer == Layer::Context;
+        if !fits {
+            let hint = "put it into a project's bailiwick.toml, or give it to `bailiwick run`";
+            self.error(
+                span,
+                &format!("`{key}` cannot hold for every context"),
+                Some(hint.into()),
+            );
+        }
+        fits
+    }
+
+    /// `[network] publish`.
+    pub fn publish(&mut self, item: &Item, span: Option<Span>) {
+        if !self.only_for_contexts("publish", span) {
+            return;
+        }
+        let Some(array) = item.as_array() else {
+            let hint = Some("write `publish = [5173, \"8080:80\"]`".into());
+            self.error(
+                item.span(),
+                &format!("`publish` must be a list of ports, not {}", kind(item)),
+                hint,
+            );
+            return;
+        };
+        for value in array {
+            let text = value
+                .as_integer()
+                .map(|port| port.to_string())
+                .or_else(|| value.as_str().map(str::to_owned));
+            match text.unwrap_or_else(|| value.to_string().trim().to_owned()).parse() {
+                Ok(port) => self.file.settings.publish.push(port),
+                Err(fault) => self.error(value.span(), &fault.to_string(), None),
+            }
+        }
+    }
+
+    /// `[devices]`.
+    pub fn devices(&mut self, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            if key != "allow" {
+                self.unknown(key, span, &["allow"]);
+            } else if self.only_for_contexts("devices", span) {
+                for (text, span) in self.texts_of(item, "allow") {
+                    match text.parse() {
+                        Ok(device) => self.file.settings.devices.push(device),
+                        Err(fault) => self.error(span, &fault.to_string(), None),
+                    }
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use bailiwick_model::{ANY_PORT, AddressClass, Host, HostPattern, Layer, ResourcePattern, Verb, VerbPattern, Verdict};
 
+use crate::outward::{Device, Published};
 use crate::rule::Rule;
 
 /// A port of this machine that a rule names: served at the same port inside the fence.
@@ -35,6 +36,10 @@ pub struct Settings {
     pub hosts: BTreeMap<Host, IpAddr>,
     /// Names that may stand for private addresses; never for loopback or link-local ones.
     pub private: Vec<HostPattern>,
+    /// Ports inside that are seen on the machine's loopback.
+    pub publish: Vec<Published>,
+    /// Devices that are seen inside.
+    pub devices: Vec<Device>,
     /// Ports of this machine that rules of the context name.
     pub loopback_ports: Vec<LoopbackPort>,
     /// Hosts and ports that rules of the context allow by their full name.
@@ -62,6 +67,8 @@ impl Settings {
         self.memory = least(self.memory, other.memory);
         self.processes = least(self.processes, other.processes);
         self.hosts.extend(other.hosts);
+        self.publish.extend(other.publish);
+        self.devices.extend(other.devices);
         for pattern in other.private {
             if !self.private.contains(&pattern) {
                 self.private.push(pattern);

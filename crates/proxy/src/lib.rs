@@ -19,6 +19,7 @@ mod forward;
 mod greeting;
 pub mod limits;
 mod names;
+mod publish;
 mod refusal;
 mod serve;
 mod synthetic;
@@ -26,5 +27,6 @@ mod tunnel;
 
 pub use config::{Config, Service};
 pub use names::{Resolve, SystemResolver};
+pub use publish::{Pair, PairSender, Pairs, pairs};
 pub use serve::{GateFault, run};
 pub use synthetic::SYNTHETIC;

@@ -26,6 +26,7 @@ use crate::dial::{Gate, Known};
 use crate::forward::{Body, Road, whole};
 use crate::limits;
 use crate::names::{Names, Resolve};
+use crate::publish::{Pairs, join_all};
 use crate::refusal::Refused;
 use crate::synthetic::Synthetic;
 
@@ -48,10 +49,11 @@ pub enum GateFault {
     Channel(#[from] ChannelFault),
 }
 
-/// Serves until the channel closes; then closes everything and returns. Blocks; makes a runtime of its own.
+/// Serves, and joins the pairs that come, until the channel closes; then closes everything and returns. Blocks; makes a runtime of its own.
 pub fn run<R: Resolve>(
     config: Config,
     sockets: Vec<OwnedFd>,
+    pairs: Pairs,
     channel: std::os::unix::net::UnixStream,
     resolver: R,
 ) -> Result<(), GateFault> {
@@ -65,7 +67,7 @@ pub fn run<R: Resolve>(
         .enable_all()
         .build()
         .map_err(GateFault::Start)?;
-    let ended = runtime.block_on(serve_all(config, sockets, channel, resolver));
+    let ended = runtime.block_on(serve_all(config, sockets, pairs, channel, resolver));
     // Open connections end here. A look-up that hangs in the system's resolver is left behind.
     runtime.shutdown_background();
     ended
@@ -74,6 +76,7 @@ pub fn run<R: Resolve>(
 async fn serve_all<R: Resolve>(
     config: Config,
     sockets: Vec<OwnedFd>,
+    pairs: Pairs,
     channel: std::os::unix::net::UnixStream,
     resolver: R,
 ) -> Result<(), GateFault> {
@@ -94,6 +97,7 @@ async fn serve_all<R: Resolve>(
             tokio::spawn(accept(Arc::clone(&gate), Arc::new(service), listener));
         }
     }
+    tokio::spawn(join_all(pairs));
     let ended = line.await;
     tokio::time::sleep(limits::LAST_WORDS).await;
     Ok(ended?)

@@ -153,6 +153,13 @@ fn sentence(event: &Event) -> String {
         Event::Settled { id, done: true, note } => format!("done ({id}) {note}"),
         Event::Settled { id, done: false, note } => format!("not done ({id}) {note}"),
         Event::Refused { id, code, what } => format!("refused {what} ({code}, {id})"),
+        Event::Published {
+            principal,
+            outside,
+            inside,
+        } => format!("port {inside} is seen at 127.0.0.1:{outside}, by order of {principal}"),
+        Event::HandedIn { path, bytes, digest } => format!("handed in {path} ({bytes} bytes, sha256 {digest})"),
+        Event::NotHandedIn { path, cause } => format!("not handed in {path}: {cause}"),
         Event::TaskEnded { status } => format!("ended with {status}"),
         Event::Trusted {
             file, trusted: true, ..

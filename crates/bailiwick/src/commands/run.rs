@@ -43,6 +43,7 @@ fn start(args: &RunArgs) -> Done {
         directory,
         terminal,
         checkpoint: !args.quiet,
+        publish: args.publish.iter().map(|port| (*port).into()).collect(),
     };
     let standalone = args.standalone.then(|| Standalone::begin(&places)).transpose()?;
     let mut link = Link::open(standalone.as_ref().map_or(&places, Standalone::places))?;

@@ -47,6 +47,9 @@ pub fn run(args: &JsonArg) -> Done {
             visible(&task.context),
             visible(&task.command.join(" "))
         );
+        for port in &task.publish {
+            tellln!("    port {} inside is seen at 127.0.0.1:{}", port.inside, port.outside);
+        }
     }
     if status.tasks.is_empty() {
         tellln!("  no task runs");

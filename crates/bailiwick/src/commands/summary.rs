@@ -107,6 +107,16 @@ pub fn planned(planned: &Planned) -> String {
         [] => may(&mut out, "reach no host: no rule names one"),
         hosts => may(&mut out, &some("reach", hosts)),
     }
+    for port in &planned.publish {
+        line(
+            &mut out,
+            "seen at",
+            &format!(
+                "http://127.0.0.1:{} (port {} inside), by any program and browser of this machine",
+                port.outside, port.inside
+            ),
+        );
+    }
     let mut head = "may not";
     let mut not = |out: &mut String, text: &str| line(out, std::mem::take(&mut head), text);
     if !planned.hidden.is_empty() {

@@ -7,6 +7,7 @@
 mod chores;
 pub mod person;
 pub mod plan;
+mod publish;
 pub mod spare;
 mod surroundings;
 pub mod task;
@@ -18,10 +19,10 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bailiwick_gate::{Clock, Store};
+use bailiwick_gate::{Clock, Ledger, LedgerFault, Store};
 use bailiwick_ledger::{Log, SigningKey};
 use bailiwick_mediator::Mediator;
-use bailiwick_model::TaskId;
+use bailiwick_model::{Durability, Event, Record, TaskId};
 use bailiwick_policy::{Policy, Sources};
 use bailiwick_store::SqliteStore;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -71,6 +72,13 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const COMPILED: usize = 64;
 
 impl Daemon {
+    /// Puts on record what a person does, before it is done.
+    pub fn record(&self, task: Option<TaskId>, event: Event) -> Result<(), LedgerFault> {
+        let time = self.clock.now();
+        let record = Record { time, task, event };
+        self.log.append(&record, Durability::Durable)?.wait().map(drop)
+    }
+
     /// The compiled rules of a context, from the cache when nothing they come from has changed.
     pub fn compile(&self, context: &crate::context::Context) -> Result<Arc<Policy>, Failure> {
         let known = lock(&self.compiled)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bailiwick_fence::Channel;
 use bailiwick_gate::{LaunchFault, Ledger, Store};
-use bailiwick_model::{Code, Durability, Event, Record};
+use bailiwick_model::{Code, Event};
 
 use super::{Daemon, leave, lock, task};
 use crate::protocol::{DaemonStatus, PROTOCOL, PersonAnswer, PersonCall, RunOrder, RunningTask, build};
@@ -94,25 +94,16 @@ fn status(daemon: &Daemon) -> DaemonStatus {
 }
 
 fn trust(daemon: &Daemon, file: String, digest: bailiwick_model::Digest, trusted: bool) -> PersonAnswer {
-    let now = daemon.clock.now();
-    let record = Record {
-        time: now,
-        task: None,
-        event: Event::Trusted {
-            file: file.clone(),
-            digest,
-            trusted,
-        },
+    let event = Event::Trusted {
+        file: file.clone(),
+        digest,
+        trusted,
     };
     // On record before it holds.
-    let recorded = daemon
-        .log
-        .append(&record, Durability::Durable)
-        .and_then(bailiwick_gate::Pending::wait);
-    if let Err(fault) = recorded {
+    if let Err(fault) = daemon.record(None, event) {
         return failed(Code::LogUnavailable, "trust was not given", &fault.to_string());
     }
-    match daemon.store.trust(&file, &digest, trusted, now) {
+    match daemon.store.trust(&file, &digest, trusted, daemon.clock.now()) {
         Ok(()) => PersonAnswer::Done,
         Err(fault) => failed(Code::Fault, "trust was not given", &fault.to_string()),
     }

@@ -17,6 +17,9 @@ use crate::protocol::RunOrder;
 /// Where the network gate listens inside for programs that know proxies.
 const PROXY_PORT: u16 = 3128;
 
+/// The scratch folder into which the person can hand copies of files while the task runs.
+pub const HANDOVER: &str = "/tmp/handover";
+
 /// Processes and threads of a task whose rules set no limit.
 const PROCESSES: u64 = 4096;
 
@@ -73,6 +76,7 @@ pub fn make(from: &Materials<'_>) -> Planning {
         binds,
         files,
         scratch: scratch(from.home),
+        handover: AbsPath::new(HANDOVER).ok(),
         protected: protected(from.granted),
         identity: from.identity,
         listen,
@@ -147,7 +151,7 @@ fn protected(granted: &[Granted]) -> Vec<Protected> {
 }
 
 fn scratch(home: &AbsPath) -> Vec<AbsPath> {
-    let mut all: Vec<AbsPath> = ["/tmp", "/var/tmp"]
+    let mut all: Vec<AbsPath> = ["/tmp", "/var/tmp", HANDOVER]
         .iter()
         .filter_map(|path| AbsPath::new(path).ok())
         .collect();
@@ -213,6 +217,7 @@ fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
     put("LOGNAME", from.user);
     put("TMPDIR", "/tmp");
     put("BAILIWICK", "1");
+    put("BAILIWICK_HANDOVER", HANDOVER);
     // Wherever a git was built to look: the file that is made for the fence.
     put("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
     let proxy = format!("http://127.0.0.1:{PROXY_PORT}");

@@ -7,10 +7,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use bailiwick_fence::{Channel, Launcher};
-use bailiwick_proxy::Config;
+use bailiwick_proxy::{Config, Pair, PairSender};
+use serde::{Deserialize, Serialize};
 
 /// The word that makes this program a launcher.
 pub const LAUNCHER: &str = "__launcher";
@@ -23,14 +24,14 @@ pub struct NetworkGate {
     process: Child,
     /// The task-bound channel: the mediator's end.
     pub channel: UnixStream,
-    control: Channel,
+    control: Arc<Mutex<Channel>>,
 }
 
 impl NetworkGate {
     fn spawn(program: &PathBuf) -> std::io::Result<Self> {
         let (channel, gate_channel) = UnixStream::pair()?;
         let (control, gate_control) = Channel::pair()?;
-        let control = Channel::over(control);
+        let control = Arc::new(Mutex::new(Channel::over(control)));
         let process = Command::new(program)
             .arg(NETWORK_GATE)
             .env_clear()
@@ -48,7 +49,12 @@ impl NetworkGate {
     /// Gives the gate its task: what it serves, and the sockets.
     pub fn assign(&self, config: &Config, sockets: &[OwnedFd]) -> std::io::Result<()> {
         let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-        self.control.send(config, &sockets)
+        lock(&self.control).send(config, &sockets)
+    }
+
+    /// A way to hand connections over that are to be joined.
+    pub fn joiner(&self) -> Joiner {
+        Joiner(Arc::clone(&self.control))
     }
 
     /// Ends the gate: closes its channel, and does not leave it behind.
@@ -56,6 +62,21 @@ impl NetworkGate {
         let _ = self.channel.shutdown(std::net::Shutdown::Both);
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// What is said with a pair of connections, from outside and inside, that the gate is to join.
+#[derive(Debug, Serialize, Deserialize)]
+struct Join {}
+
+/// Hands a gate connections that it is to join.
+#[derive(Debug, Clone)]
+pub struct Joiner(Arc<Mutex<Channel>>);
+
+impl Joiner {
+    /// Hands over one connection from outside and one to the inside.
+    pub fn join(&self, outer: &OwnedFd, inner: &OwnedFd) -> std::io::Result<()> {
+        lock(&self.0).send(&Join {}, &[outer.as_fd(), inner.as_fd()])
     }
 }
 
@@ -142,11 +163,22 @@ pub fn run_network_gate() -> std::process::ExitCode {
         Ok(None) => return std::process::ExitCode::SUCCESS,
         Err(e) => return fail("its order", &e),
     };
-    let sockets = std::iter::from_fn(|| control.take().ok()).collect();
-    drop(control);
-    match bailiwick_proxy::run(config, sockets, channel, bailiwick_proxy::SystemResolver) {
+    let sockets = (0..config.sockets.len()).map_while(|_| control.take().ok()).collect();
+    let (joining, pairs) = bailiwick_proxy::pairs();
+    std::thread::spawn(move || hear_pairs(control, &joining));
+    match bailiwick_proxy::run(config, sockets, pairs, channel, bailiwick_proxy::SystemResolver) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(fault) => fail("its service", &fault),
+    }
+}
+
+/// Hears of connections to be joined, until the daemon's end closes.
+fn hear_pairs(mut control: Channel, joining: &PairSender) {
+    while let Ok(Some(Join {})) = control.receive::<Join>() {
+        let (Ok(outer), Ok(inner)) = (control.take(), control.take()) else {
+            return;
+        };
+        joining.send(Pair { outer, inner });
     }
 }
 

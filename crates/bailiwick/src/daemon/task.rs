@@ -16,13 +16,13 @@ use bailiwick_gate::{
     FenceReport, FrameReader, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, TaskRow, TaskState,
 };
 use bailiwick_mediator::{Rules, Session, TaskFault, TaskSpec};
-use bailiwick_model::{AbsPath, Code, Nonce, Obligation, Request, Resource, TaskId, Verb};
-use bailiwick_policy::Policy;
+use bailiwick_model::{AbsPath, Code, Event, Nonce, Obligation, Request, Resource, TaskId, Verb};
+use bailiwick_policy::{Policy, Published};
 use bailiwick_proxy::Config;
 
 use super::plan::{self, Granted, Materials};
 use super::spare::NetworkGate;
-use super::{Daemon, lock};
+use super::{Daemon, lock, publish};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::places;
@@ -77,12 +77,14 @@ pub struct Waiting {
     row: TaskRow,
     running: Running,
     gate: NetworkGate,
+    ports: publish::Open,
 }
 
 impl Waiting {
     /// Waits for the agent's end and clears up behind it; says its status.
     pub fn wait(mut self, daemon: &Daemon) -> i32 {
         let status = self.running.wait();
+        drop(self.ports);
         end(daemon, self.row.id, status);
         daemon.chores.end_gate(self.gate);
         let at = daemon.clock.now();
@@ -170,7 +172,7 @@ pub fn start(
         .filter(|_| identity.owner.is_none())
         .unwrap_or_else(|| "agent".to_owned());
     let rules: Arc<dyn Rules> = Arc::clone(&policy) as _;
-    let spec = TaskSpec::root(principal, context.id(), order.command.clone(), rules);
+    let spec = TaskSpec::root(principal.clone(), context.id(), order.command.clone(), rules);
     let row = TaskRow {
         id: daemon.mediator.begin(spec).map_err(of_task)?,
         context: context.id(),
@@ -185,6 +187,7 @@ pub fn start(
         &context,
         &policy,
         identity,
+        &principal,
         &user,
         row.clone(),
         tell,
@@ -206,6 +209,7 @@ fn begin(
     context: &Context,
     policy: &Arc<Policy>,
     identity: IdMap,
+    principal: &str,
     user: &str,
     row: TaskRow,
     tell: &dyn Fn(Planned) -> std::io::Result<()>,
@@ -232,7 +236,13 @@ fn begin(
         identity,
         machine_memory: machine_memory(),
     });
-    let planned = planned(daemon, row.id, context, policy, &granted);
+    let ordered: Vec<Published> = order.publish.iter().map(|port| (*port).into()).collect();
+    let published = publish::wanted(&policy.settings().publish, &ordered, &planning.plan.listen)?;
+    let ports = publish::listen(&published)?;
+    let planned = Planned {
+        publish: published.iter().map(|port| (*port).into()).collect(),
+        ..planned(daemon, row.id, context, policy, &granted)
+    };
     tell(planned).map_err(|e| fault(Code::Fault, "the command that ordered this is gone", e, ""))?;
     let io = |what: &'static str| move |e: std::io::Error| fault(Code::Fault, what, e, "");
     let mut launcher = daemon.spares.launcher().map_err(io("cannot start the launcher"))?;
@@ -245,6 +255,14 @@ fn begin(
         .mediator
         .started(row.id, vec!["namespace".into()])
         .map_err(of_task)?;
+    for port in &published {
+        let event = Event::Published {
+            principal: principal.into(),
+            outside: port.outside,
+            inside: port.inside,
+        };
+        daemon.record(Some(row.id), event).map_err(|e| of_task(e.into()))?;
+    }
     let trees: Vec<Nonce> = grants.iter().map(Spent::nonce).collect();
     let started = launcher.launch(grants, &planning.plan, stdio);
     let started = match started {
@@ -266,17 +284,21 @@ fn begin(
     let fence = Arc::new(started.child.control().map_err(io("cannot keep hold of the fence"))?);
     let serving = gate
         .assign(&config, &started.listeners)
-        .and_then(|()| serve_gate(daemon, row.id, &gate.channel));
-    if let Err(e) = serving {
-        fence.end();
-        gate.end();
-        return Err(fault(
-            Code::Fault,
-            "the network gate could not be given its task",
-            e,
-            "",
-        ));
-    }
+        .and_then(|()| serve_gate(daemon, row.id, &gate.channel))
+        .and_then(|()| ports.serve(&fence, &gate.joiner()));
+    let ports = match serving {
+        Ok(ports) => ports,
+        Err(e) => {
+            fence.end();
+            gate.end();
+            return Err(fault(
+                Code::Fault,
+                "the network gate could not be given its task",
+                e,
+                "",
+            ));
+        }
+    };
     drop(started.listeners);
     daemon.chores.keep(row.clone());
     let about = RunningTask {
@@ -284,6 +306,7 @@ fn begin(
         context: row.context.to_string(),
         command: row.command.clone(),
         started: row.started,
+        publish: published.into_iter().map(Into::into).collect(),
     };
     let handle = Handle {
         about: Arc::new(about),
@@ -296,6 +319,7 @@ fn begin(
             row,
             running: started.child,
             gate,
+            ports,
         },
         report: started.report,
         terminal: started.terminal,
@@ -423,6 +447,7 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
         write: of(&Verb::Write),
         read: of(&Verb::Read),
         network,
+        publish: Vec::new(),
         hidden: patterns(|o| {
             if let Obligation::Hide { pattern } = o {
                 Some(pattern)

@@ -193,6 +193,7 @@ impl Desk {
                 binds,
                 files: Vec::new(),
                 scratch: vec![path("/tmp/scratch")],
+                handover: None,
                 protected: Vec::new(),
                 identity: who.identity(),
                 listen: Vec::new(),

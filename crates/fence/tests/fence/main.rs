@@ -8,6 +8,7 @@
 )]
 
 mod desk;
+mod errands;
 mod files;
 mod network;
 mod processes;

@@ -321,3 +321,35 @@ fn policies_can_be_shown() {
         "{layers}"
     );
 }
+
+#[test]
+fn p2_ports_and_devices_come_from_a_trusted_project_only() {
+    let text = "extends = [\"coding\"]\n[network]\npublish = [5173, \"8080:80\"]\n[devices]\nallow = [\"gpu\", \"/dev/kvm\"]\n";
+    let with = |project_trusted| {
+        load(&Sources {
+            project: Some(file("bailiwick.toml", text)),
+            project_trusted,
+            ..sources()
+        })
+        .unwrap()
+    };
+    let (untrusted, trusted) = (with(false), with(true));
+    assert!(untrusted.settings().publish.is_empty() && untrusted.settings().devices.is_empty());
+    let written = |settings: &bailiwick_policy::Settings| -> Vec<String> {
+        let ports = settings.publish.iter().map(ToString::to_string);
+        ports.chain(settings.devices.iter().map(ToString::to_string)).collect()
+    };
+    assert_eq!(written(trusted.settings()), ["5173", "8080:80", "gpu", "/dev/kvm"]);
+    for outer in ["[network]\npublish = [5173]\n", "[devices]\nallow = [\"gpu\"]\n"] {
+        let wrong = load(&Sources {
+            person: vec![file("rules.toml", outer)],
+            ..sources()
+        })
+        .unwrap_err();
+        assert!(
+            wrong[0].to_string().contains("cannot hold for every context"),
+            "{}",
+            wrong[0]
+        );
+    }
+}

@@ -60,7 +60,7 @@ fn c070_unknown_keys_name_the_nearest() {
     );
     says(
         "write = [\".\"]\n",
-        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `allow`, `ask`, `deny`, `environment`, `limits`",
+        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `allow`, `ask`, `deny`, `environment`, `devices`, `limits`",
     );
 }
 
@@ -328,5 +328,25 @@ fn names_in_messages_cannot_speak_to_the_terminal() {
     assert!(
         said[0].contains("a\\u{1b}[2J") && !said[0].contains('\u{1b}'),
         "{said:?}"
+    );
+}
+
+#[test]
+fn c070_ports_and_devices_are_told_apart_from_other_words() {
+    says(
+        "extends = [\"coding\"]\n[network]\npublish = [70000]\n",
+        "3:12: `70000` is not a port: write `5173`, or `8080:80` for port 80 inside at 8080 outside | ",
+    );
+    says(
+        "extends = [\"coding\"]\n[network]\npublish = 5173\n",
+        "3:11: `publish` must be a list of ports, not a number | write `publish = [5173, \"8080:80\"]`",
+    );
+    says(
+        "extends = [\"coding\"]\n[devices]\nallow = [\"kvm\"]\n",
+        "3:10: `kvm` is not a device: write `gpu`, or a file below /dev such as `/dev/kvm` | ",
+    );
+    says(
+        "extends = [\"coding\"]\n[devices]\nalow = [\"gpu\"]\n",
+        "3:1: `alow` is not a known key | did you mean `allow`?",
     );
 }

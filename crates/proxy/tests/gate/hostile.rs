@@ -122,7 +122,7 @@ fn sockets_and_services_must_fit() {
         build: "test".into(),
     };
     let (ours, _theirs) = UnixStream::pair().unwrap();
-    let fault = run(config, Vec::new(), ours, SystemResolver).unwrap_err();
+    let fault = run(config, Vec::new(), bailiwick_proxy::pairs().1, ours, SystemResolver).unwrap_err();
     assert!(matches!(
         fault,
         GateFault::Sockets {

@@ -204,7 +204,7 @@ impl World {
         let written = Arc::clone(&log);
         std::thread::spawn(move || mediate(ours, &written, &rules));
         let resolver = zone.clone();
-        let gate = std::thread::spawn(move || run(config, sockets, theirs, resolver));
+        let gate = std::thread::spawn(move || run(config, sockets, bailiwick_proxy::pairs().1, theirs, resolver));
         Self {
             log,
             zone,

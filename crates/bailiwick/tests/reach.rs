@@ -1,0 +1,175 @@
+//! What goes in and out while a task runs, by the person's own order: ports seen outside, files handed in.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use bailiwick_testkit::Bailiwick;
+
+/// A fresh home of whoever runs the test, and one of an ordinary user.
+fn kits() -> [Bailiwick; 2] {
+    [Bailiwick::new(), Bailiwick::as_ordinary_user()]
+}
+
+/// A port of the loopback that nobody uses now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[track_caller]
+fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Starts a task that makes the file `began`, and waits until it has.
+fn begun(kit: &Bailiwick, options: &[&str], line: &str) -> Child {
+    let mut words = vec!["run"];
+    words.extend(options);
+    words.extend(["--", "bash", "-c", line]);
+    let mut command = kit.command(&words);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    until("the task begins", || kit.project().join("began").exists());
+    child
+}
+
+fn ended(child: Child) -> (i32, String, String) {
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code().unwrap_or(-1),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+/// A server on the loopback, in Python: it answers each connection with `hello` and its first line.
+fn server(port: u16, address: &str) -> String {
+    let family = if address.contains(':') { "AF_INET6" } else { "AF_INET" };
+    format!(
+        "/usr/bin/python3 -c \"import socket
+s = socket.socket(socket.{family}, socket.SOCK_STREAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(('{address}', {port}))
+s.listen()
+open('began', 'w')
+while True:
+    c, _ = s.accept()
+    c.sendall(b'hello ' + c.makefile('rb').readline())
+    c.close()\""
+    )
+}
+
+/// What a server on the loopback outside answers; none when the connection is refused or closed.
+fn ask(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.write_all(b"there\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    (!text.is_empty()).then_some(text)
+}
+
+#[test]
+fn p11_a_port_is_seen_outside_as_long_as_the_task_runs() {
+    for kit in kits() {
+        for address in ["127.0.0.1", "::1"] {
+            let _ = std::fs::remove_file(kit.project().join("began"));
+            let (inside, outside) = (free_port(), free_port());
+            // Without the option nothing is seen.
+            let mut hidden = begun(&kit, &["-q"], &server(inside, address));
+            assert_eq!(ask(inside), None);
+            rustix::process::kill_process(rustix::process::Pid::from_child(&hidden), rustix::process::Signal::TERM)
+                .unwrap();
+            hidden.wait().unwrap();
+
+            let _ = std::fs::remove_file(kit.project().join("began"));
+            let child = begun(&kit, &["-p", &format!("{outside}:{inside}")], &server(inside, address));
+            for _ in 0..20 {
+                assert_eq!(ask(outside).as_deref(), Some("hello there\n"), "{address}");
+            }
+            assert_eq!(ask(inside), None, "only the named port");
+            let status = kit.run(&["status"]).ok().stdout;
+            assert!(
+                status.contains(&format!("port {inside} inside is seen at 127.0.0.1:{outside}")),
+                "{status}"
+            );
+            // One that is open when the task ends is closed with it.
+            let mut open = TcpStream::connect(("127.0.0.1", outside)).unwrap();
+            open.write_all(b"th").unwrap();
+            rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
+                .unwrap();
+            let (_, _, told) = ended(child);
+            assert!(told.contains(&format!("http://127.0.0.1:{outside}")), "{told}");
+            open.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+            assert!(matches!(open.read(&mut [0u8; 8]), Ok(0)) || open.write_all(b"x").is_err());
+            drop(
+                TcpListener::bind(("127.0.0.1", outside))
+                    .unwrap_or_else(|e| panic!("port {outside} is free again: {e}")),
+            );
+            let log = kit.run(&["log", "show"]).ok().stdout;
+            let line = format!("port {inside} is seen at 127.0.0.1:{outside}, by order of ");
+            assert_eq!(log.matches(&line).count(), 1, "{log}");
+        }
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_before_anything_starts() {
+    let kit = Bailiwick::new();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port().to_string();
+    let told = kit
+        .run(&["run", "-p", &port, "--", "touch", "ran"])
+        .status_is(125)
+        .stderr;
+    assert!(
+        told.contains(&format!(
+            "port {port} of this machine cannot be used: another program, or another task, listens there"
+        )),
+        "{told}"
+    );
+    assert!(!kit.project().join("ran").exists());
+    drop(other);
+    kit.run(&["run", "-q", "-p", &port, "--", "touch", "ran"]).ok();
+    assert!(
+        kit.run(&["run", "-p", "x", "--", "true"])
+            .status_is(2)
+            .stderr
+            .contains("is not a port")
+    );
+}
+
+#[test]
+fn p2_a_project_publishes_only_when_it_is_trusted() {
+    let kit = Bailiwick::new();
+    let port = free_port();
+    kit.write(
+        "bailiwick.toml",
+        &format!("extends = [\"coding\"]\n[network]\npublish = [{port}]\n"),
+    );
+    let child = begun(&kit, &["-q"], &server(port, "127.0.0.1"));
+    assert_eq!(ask(port), None, "nobody trusts the file");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    ended(child);
+    kit.run(&["trust"]).ok();
+    std::fs::remove_file(kit.project().join("began")).unwrap();
+    let child = begun(&kit, &["-q"], &server(port, "127.0.0.1"));
+    assert_eq!(ask(port).as_deref(), Some("hello there\n"));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    ended(child);
+}
