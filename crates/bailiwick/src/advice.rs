@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bailiwick_model::{AbsPath, Code, Decision, Layer, Reason, Request, Resource, Verdict};
+use bailiwick_model::{AbsPath, Code, Decision, Layer, Reason, Request, Resource, Verb, Verdict};
 
 use crate::context::RULE_FILE;
 use crate::visible::visible;
@@ -89,12 +89,12 @@ pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<
 fn line_for(request: &Request) -> String {
     match &request.resource {
         Resource::File(path) | Resource::Tree(path) => {
-            let key = if request.verb == bailiwick_model::Verb::Read {
-                "read"
-            } else {
-                "write"
+            let (key, table) = match request.verb {
+                Verb::Read => ("read", "files"),
+                Verb::Keep => ("keep", "state"),
+                _ => ("write", "files"),
             };
-            format!("`{key} = [\"{path}\"]` under [files]")
+            format!("`{key} = [\"{path}\"]` under [{table}]")
         }
         Resource::Endpoint { host, port: 443 } => format!("`tunnel = [\"{host}\"]` under [network]"),
         Resource::Endpoint { host, port } => format!("`tunnel = [\"{host}:{port}\"]` under [network]"),

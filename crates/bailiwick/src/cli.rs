@@ -59,6 +59,9 @@ pub struct RunArgs {
     /// Show a port of the agent's on this machine's loopback: 5173, or 8080:80 for its port 80 at 8080
     #[arg(short, long, value_name = "[OUTSIDE:]INSIDE")]
     pub publish: Vec<bailiwick_policy::Published>,
+    /// This preset for this run, in place of what the rules here allow: coding, install, offline, readonly
+    #[arg(long, value_name = "NAME")]
+    pub preset: Option<String>,
     /// The program and its arguments
     #[arg(
         required = true,

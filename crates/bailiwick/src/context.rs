@@ -67,12 +67,21 @@ impl Context {
             project,
             project_trusted: trusted,
             profiles,
+            preset: None,
+            toolchains: crate::toolchains::recognized(&root.to_path_buf()),
             anchors: Anchors {
                 root: Some(root.clone()),
                 home: places.home.clone(),
             },
         };
         Ok(Self { root, sources })
+    }
+
+    /// The same place with one preset for this run, in place of what its rules allow.
+    #[must_use]
+    pub fn with_preset(mut self, preset: Option<String>) -> Self {
+        self.sources.preset = preset;
+        self
     }
 
     /// Compiles the rules; every mistake in them is told.

@@ -17,6 +17,7 @@ mod own;
 mod places;
 mod protocol;
 mod terminal;
+mod toolchains;
 mod visible;
 
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bailiwick_model::AbsPath;
 use rustix::fs::{Mode, OFlags};
+use sha2::{Digest as _, Sha256};
 
 use crate::failure::Failure;
 
@@ -114,6 +115,14 @@ impl Places {
     /// The public half, for whoever verifies.
     pub fn log_verifier(&self) -> PathBuf {
         self.state.join("keys").join("log.pub")
+    }
+
+    /// What a context keeps of its own: one folder for each root. A run with its own mediator has the person's.
+    pub fn context(&self, root: &AbsPath) -> PathBuf {
+        let state = self.state.ancestors().find(|folder| folder.ends_with("bailiwick"));
+        let name = hex::encode(Sha256::digest(root.as_str()));
+        let name = name.get(..32).unwrap_or(&name);
+        state.unwrap_or(&self.state).join("contexts").join(name)
     }
 
     /// Trust and tasks.

@@ -60,6 +60,8 @@ pub struct RunOrder {
     pub directory: AbsPath,
     /// The person's environment; what the rules do not pass is dropped.
     pub environment: Vec<(String, String)>,
+    /// The preset that holds for this run, in place of what the context's rules allow.
+    pub preset: Option<String>,
     /// The size of the person's terminal; none for pipes.
     pub terminal: Option<(u16, u16)>,
     /// Who the person is in git, so that the agent can commit for them.
@@ -148,6 +150,8 @@ pub struct Planned {
     pub write: Vec<AbsPath>,
     /// Trees that may be read.
     pub read: Vec<AbsPath>,
+    /// Folders of the context's own, by their place inside.
+    pub kept: Vec<AbsPath>,
     /// Hosts that can be reached, and how.
     pub network: Vec<String>,
     /// Ports of the task that are seen outside.
@@ -156,6 +160,8 @@ pub struct Planned {
     pub hidden: Vec<String>,
     /// What may not be changed.
     pub guarded: Vec<String>,
+    /// What profiles tell: one line each.
+    pub notes: Vec<String>,
     /// Warnings: one line each.
     pub warnings: Vec<String>,
 }

@@ -18,13 +18,13 @@ impl Mediator {
     pub fn grant_trees(
         &self,
         id: TaskId,
-        exists: &dyn Fn(&AbsPath) -> bool,
+        exists: &dyn Fn(&Verb, &AbsPath) -> bool,
     ) -> Result<Vec<(Request, Permit)>, TaskFault> {
         let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
         let mut candidates = task.policy.tree_candidates();
         candidates.sort_by_key(|(verb, tree)| (tree.segments().count(), tree.clone(), *verb == Verb::Read));
         candidates.dedup();
-        candidates.retain(|(_, tree)| exists(tree));
+        candidates.retain(|(verb, tree)| exists(verb, tree));
         let mut granted: Vec<(Request, Permit)> = Vec::new();
         for (verb, tree) in candidates {
             let request = Request::new(id, verb, Resource::Tree(tree));
@@ -40,7 +40,7 @@ impl Mediator {
 
     fn reading_is_denied(&self, request: &Request) -> bool {
         let reading = Request::new(request.task, Verb::Read, request.resource.clone());
-        request.verb == Verb::Write && self.question(&reading).code == Code::DeniedByRule
+        matches!(request.verb, Verb::Write | Verb::Keep) && self.question(&reading).code == Code::DeniedByRule
     }
 
     /// Closes the permits of trees that have been laid into the fence. They get no records of their own: what was
@@ -69,5 +69,6 @@ fn holds(wide: &Request, permit: &Permit, narrow: &Request) -> bool {
 }
 
 fn is_as_strong(wide: &Verb, narrow: &Verb) -> bool {
-    wide == narrow || (*wide == Verb::Write && narrow.is_file())
+    // What is kept is another folder than the one of that name: no grant of the latter gives it.
+    wide == narrow || (*wide == Verb::Write && narrow.is_file() && *narrow != Verb::Keep)
 }

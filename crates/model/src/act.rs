@@ -52,6 +52,8 @@ pub enum Verb {
     Create,
     /// Removes a file or folder.
     Delete,
+    /// Keeps a folder of the context's own at a place: the person's own folder of that name is neither shown nor written.
+    Keep,
     /// Starts a program.
     Run,
     /// Sends an HTTP request.
@@ -70,6 +72,7 @@ impl Verb {
             Self::Write => "write",
             Self::Create => "create",
             Self::Delete => "delete",
+            Self::Keep => "keep",
             Self::Run => "run",
             Self::Http(method) => method.as_str(),
             Self::Tunnel => "tunnel",
@@ -79,7 +82,10 @@ impl Verb {
 
     /// True for the verbs of files.
     pub fn is_file(&self) -> bool {
-        matches!(self, Self::Read | Self::Write | Self::Create | Self::Delete)
+        matches!(
+            self,
+            Self::Read | Self::Write | Self::Create | Self::Delete | Self::Keep
+        )
     }
 }
 
@@ -97,6 +103,7 @@ impl FromStr for Verb {
             "write" => Self::Write,
             "create" => Self::Create,
             "delete" => Self::Delete,
+            "keep" => Self::Keep,
             "run" => Self::Run,
             "tunnel" => Self::Tunnel,
             "resolve" => Self::Resolve,

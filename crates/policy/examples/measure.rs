@@ -56,6 +56,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }),
             project_trusted: true,
             profiles: Vec::new(),
+            toolchains: Vec::new(),
+            preset: None,
             anchors: anchors.clone(),
         };
         let start = on_cpu();

@@ -66,7 +66,9 @@ const TYPES: [&str; 10] = [
     "Name",
     "NamePattern",
 ];
-const ACTIONS: [&str; 8] = ["read", "write", "create", "delete", "run", "http", "tunnel", "resolve"];
+const ACTIONS: [&str; 9] = [
+    "read", "write", "create", "delete", "keep", "run", "http", "tunnel", "resolve",
+];
 
 impl Names {
     fn read() -> Result<Self, Fault> {
@@ -272,7 +274,8 @@ fn text_of(rule: &Rule, id: Option<&str>) -> String {
     };
     let (action, method) = match (&act.verb, &act.resource) {
         (VerbPattern::Any, ResourcePattern::Path(_)) => (
-            "in [Action::\"read\", Action::\"write\", Action::\"create\", Action::\"delete\"]".to_owned(),
+            "in [Action::\"read\", Action::\"write\", Action::\"create\", Action::\"delete\", Action::\"keep\"]"
+                .to_owned(),
             None,
         ),
         (VerbPattern::One(Verb::Write), _) => (

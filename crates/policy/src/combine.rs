@@ -126,7 +126,7 @@ impl Policy {
             }
             if rule.act().verb.covers(&Verb::Read) {
                 hides.insert(pattern);
-            } else if request.verb == Verb::Write {
+            } else if matches!(request.verb, Verb::Write | Verb::Keep) {
                 guards.insert(pattern);
             }
         }
@@ -271,7 +271,7 @@ fn by_rule(rule: &Rule, code: Code) -> Reason {
 fn ill_formed(request: &Request) -> Option<&'static str> {
     let fits = match &request.resource {
         Resource::File(_) => request.verb.is_file(),
-        Resource::Tree(_) => matches!(request.verb, Verb::Read | Verb::Write),
+        Resource::Tree(_) => matches!(request.verb, Verb::Read | Verb::Write | Verb::Keep),
         Resource::Url(_) => matches!(request.verb, Verb::Http(_)),
         Resource::Endpoint { .. } => request.verb == Verb::Tunnel,
         Resource::Name(_) => request.verb == Verb::Resolve,
@@ -294,6 +294,7 @@ pub(crate) fn tree_verbs(verb: &VerbPattern) -> &'static [Verb] {
         VerbPattern::Any => &[Verb::Read, Verb::Write],
         VerbPattern::One(Verb::Read) => &[Verb::Read],
         VerbPattern::One(Verb::Write) => &[Verb::Write],
+        VerbPattern::One(Verb::Keep) => &[Verb::Keep],
         VerbPattern::One(_) => &[],
     }
 }

@@ -28,6 +28,8 @@ pub(crate) const TOP: &[&str] = &[
     "environment",
     "devices",
     "limits",
+    "profiles",
+    "state",
 ];
 
 /// Keys of the format that this build cannot keep: what is missing, and what can be done meanwhile.
@@ -74,6 +76,12 @@ pub(crate) struct RuleFile {
     pub extends: Vec<(String, Place)>,
     /// Programs that a profile is for.
     pub program: Vec<String>,
+    /// Files by which a toolchain's profile is recognized in a project.
+    pub marks: Vec<String>,
+    /// True for a preset with which toolchains reach their registries.
+    pub registries: bool,
+    /// Profiles that stand in place of those that were recognized; none when they are not named.
+    pub profiles: Option<Vec<(String, Place)>>,
     /// Its rules with all that follows from them.
     pub rules: Vec<Rule>,
     /// Its settings.
@@ -169,6 +177,21 @@ impl<'a> Reader<'a> {
                         .map(|(name, _)| name)
                         .collect();
                 }
+                "marks" if self.shipped => {
+                    let marks = self.texts_of(item, "marks");
+                    self.file.marks = marks.into_iter().map(|(name, _)| name).collect();
+                }
+                "registries" if self.shipped => self.file.registries = item.as_bool() == Some(true),
+                "note" if self.shipped => {
+                    let note = self.text_of(item, "note");
+                    self.file.settings.notes.extend(note.map(|(text, _)| text));
+                }
+                "profiles" => {
+                    let names = self.texts_of(item, "profiles");
+                    let placed = names.into_iter().map(|(name, span)| (name, self.place(span.as_ref())));
+                    self.file.profiles = Some(placed.collect());
+                }
+                "state" => self.table(item, key, span, Self::state),
                 "allow" => self.rules(item, Verdict::Allow, Section::Top),
                 "ask" => self.rules(item, Verdict::Ask, Section::Top),
                 "deny" => self.rules(item, Verdict::Deny, Section::Top),
@@ -202,7 +225,7 @@ impl<'a> Reader<'a> {
         self.error(span, &format!("`{key}` is not a known key"), Some(suggest(key, known)));
     }
 
-    fn table(&mut self, item: &Item, key: &str, span: Option<Span>, read: impl FnOnce(&mut Self, &dyn TableLike)) {
+    pub fn table(&mut self, item: &Item, key: &str, span: Option<Span>, read: impl FnOnce(&mut Self, &dyn TableLike)) {
         match item.as_table_like() {
             Some(table) => read(self, table),
             None => {

@@ -30,6 +30,8 @@ pub(crate) enum Section {
     AnyFileVerb,
     /// Hosts: `tunnel` is left out.
     Tunnel,
+    /// Folders: `keep` is left out.
+    Keep,
 }
 
 impl Section {
@@ -40,13 +42,14 @@ impl Section {
             Self::Write => Some(VerbPattern::One(Verb::Write)),
             Self::AnyFileVerb => Some(VerbPattern::Any),
             Self::Tunnel => Some(VerbPattern::One(Verb::Tunnel)),
+            Self::Keep => Some(VerbPattern::One(Verb::Keep)),
         }
     }
 }
 
 const VERBS: &[&str] = &[
-    "read", "write", "create", "delete", "run", "tunnel", "resolve", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE",
-    "OPTIONS",
+    "read", "write", "create", "delete", "keep", "run", "tunnel", "resolve", "GET", "HEAD", "POST", "PUT", "PATCH",
+    "DELETE", "OPTIONS",
 ];
 
 /// A text with where it stands.
@@ -131,6 +134,12 @@ impl Reader<'_> {
         };
         if let Err(objection) = judge(effect, &act, &text) {
             return self.error(span, &objection.message, objection.hint);
+        }
+        if let (Verdict::Allow, VerbPattern::One(Verb::Keep), ResourcePattern::Path(path)) =
+            (effect, &act.verb, &act.resource)
+            && let Some((message, hint)) = path.as_tree().and_then(|path| self.keeps_wrongly(&path))
+        {
+            return self.error(span, &message, Some(hint));
         }
         let place = self.place(span.as_ref());
         let origin = RuleRef {

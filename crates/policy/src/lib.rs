@@ -27,6 +27,7 @@ mod proofs;
 mod rule;
 mod settings;
 mod show;
+mod state;
 mod trees;
 
 pub use diagnostic::{Diagnostic, Severity};
@@ -35,6 +36,6 @@ pub use load::{SourceFile, Sources, load, trust_digest};
 pub use outward::{Device, OutwardFault, Published};
 pub use overlap::{Overlap, OverlapKind};
 pub use policy::Policy;
-pub use preset::{preset, profile, profile_for};
+pub use preset::{agents, preset, profile, profile_for, toolchains};
 pub use rule::Rule;
 pub use settings::{LoopbackPort, Settings};

@@ -12,7 +12,7 @@ use crate::document::{Reader, RuleFile};
 use crate::overlap;
 use crate::policy::Policy;
 use crate::preset::{self, BUILTIN, CEILING, DEFAULT, EXTENDABLE};
-use crate::rule::Rule;
+use crate::rule::{Rule, host_of};
 use crate::settings::Settings;
 
 /// One rule file's text, under the name that is shown to people.
@@ -35,8 +35,12 @@ pub struct Sources {
     pub project: Option<SourceFile>,
     /// True when a person trusts the project's file as it is ([`trust_digest`]).
     pub project_trusted: bool,
-    /// Shipped profiles to add to the context's rules.
+    /// Shipped profiles to add to the context's rules, such as the agent's.
     pub profiles: Vec<String>,
+    /// Profiles of the toolchains that were recognized in the project. A trusted project's file may name others.
+    pub toolchains: Vec<String>,
+    /// The preset that holds for this run, in place of all that the context's rules would allow.
+    pub preset: Option<String>,
     /// What `.` and `~` stand for.
     pub anchors: Anchors,
 }
@@ -53,6 +57,7 @@ pub fn load(sources: &Sources) -> Result<Policy, Vec<Diagnostic>> {
         settings: Settings::default(),
         diagnostics: Vec::new(),
         granting: Vec::new(),
+        registries: false,
     };
     loader.builtin();
     loader.context();
@@ -103,6 +108,8 @@ struct Loader<'a> {
     settings: Settings,
     diagnostics: Vec<Diagnostic>,
     granting: Vec<Layer>,
+    /// True when a preset of the context lets toolchains reach their registries.
+    registries: bool,
 }
 
 impl Loader<'_> {
@@ -140,6 +147,7 @@ impl Loader<'_> {
             self.outer.clone()
         };
         let file = self.read(layer, &format!("preset:{name}"), text, &anchors, true);
+        self.registries |= file.registries;
         for (extended, _) in &file.extends {
             if let Some(text) = preset::preset(extended) {
                 self.preset(layer, extended, text, seen);
@@ -157,28 +165,25 @@ impl Loader<'_> {
             self.extends_known(source, &file, EXTENDABLE);
             (source, file)
         });
+        let speaks = sources.project_trusted && sources.preset.is_none();
         match &project {
-            Some((_, file)) if sources.project_trusted => {
+            Some((_, file)) if speaks => {
                 for (name, _) in &file.extends {
                     if let Some(text) = preset::preset(name) {
                         self.preset(Layer::Context, name, text, &mut seen);
                     }
                 }
             }
-            _ => {
-                let text = preset::preset(DEFAULT).unwrap_or("");
-                self.preset(Layer::Context, DEFAULT, text, &mut seen);
-            }
+            _ => self.preset_of_run(sources.preset.as_deref().unwrap_or(DEFAULT), &mut seen),
         }
-        for name in &sources.profiles {
-            match preset::profile(name) {
-                Some(text) => self.profile(name, text),
-                None => {
-                    let message = format!("there is no profile `{name}`");
-                    let hint = suggest(name, &preset::profile_names());
-                    self.say(Severity::Error, "profiles", Place::START, &message, &hint);
-                }
+        let named = |names: &[String]| names.iter().map(|name| (name.clone(), Place::START)).collect();
+        let recognized: Vec<(String, Place)> = named(&sources.toolchains);
+        self.profiles("profiles", named(&sources.profiles));
+        match &project {
+            Some((source, file)) if speaks && file.profiles.is_some() => {
+                self.profiles(&source.name, file.profiles.clone().unwrap_or_default());
             }
+            _ => self.profiles("profiles", recognized),
         }
         let Some((source, mut file)) = project else { return };
         if file.empty {
@@ -190,15 +195,20 @@ impl Loader<'_> {
                 "the file holds no rule",
                 hint,
             );
-        } else if !sources.project_trusted {
-            let hint = "read it, then run `bailiwick trust`";
-            let message = "this file is not trusted: only its denies hold, beside the preset `coding`";
-            self.say(Severity::Warning, &source.name, Place::START, message, hint);
+        } else if !speaks {
+            if sources.preset.is_none() {
+                let hint = "read it, then run `bailiwick trust`";
+                let message = "this file is not trusted: only its denies hold, beside the preset `coding`";
+                self.say(Severity::Warning, &source.name, Place::START, message, hint);
+            }
             // A mistake is one whether or not the rule holds yet.
             self.diagnostics.extend(overlap::dead_in(&file.rules));
             file.rules.retain(|rule| rule.effect == Verdict::Deny);
             file.settings = Settings::default();
-        } else if file.extends.is_empty() && file.rules.iter().all(|rule| rule.effect == Verdict::Deny) {
+        } else if file.extends.is_empty()
+            && file.profiles.is_none()
+            && file.rules.iter().all(|rule| rule.effect == Verdict::Deny)
+        {
             let hint = "add `extends = [\"coding\"]`, or rules that allow something";
             self.say(
                 Severity::Warning,
@@ -211,9 +221,51 @@ impl Loader<'_> {
         self.add(file);
     }
 
-    fn profile(&mut self, name: &str, text: &str) {
+    /// The one preset that holds where no file of the context says which.
+    fn preset_of_run(&mut self, name: &str, seen: &mut Vec<String>) {
+        match preset::preset(name).filter(|_| EXTENDABLE.contains(&name)) {
+            Some(text) => self.preset(Layer::Context, name, text, seen),
+            None => {
+                let message = format!("there is no preset `{name}` for a project");
+                self.say(
+                    Severity::Error,
+                    "presets",
+                    Place::START,
+                    &message,
+                    &suggest(name, EXTENDABLE),
+                );
+            }
+        }
+    }
+
+    fn profiles(&mut self, by: &str, names: Vec<(String, Place)>) {
+        for (name, place) in names {
+            let origin = format!("profile:{name}");
+            match preset::profile(&name) {
+                Some(_) if self.rules.iter().any(|rule| rule.origin.file == origin) => {}
+                Some(text) => self.profile(&origin, text),
+                None => {
+                    let hint = suggest(&name, &preset::profile_names());
+                    self.say(
+                        Severity::Error,
+                        by,
+                        place,
+                        &format!("there is no profile `{name}`"),
+                        &hint,
+                    );
+                }
+            }
+        }
+    }
+
+    fn profile(&mut self, origin: &str, text: &str) {
         let anchors = self.sources.anchors.clone();
-        let file = self.read(Layer::Context, &format!("profile:{name}"), text, &anchors, true);
+        let mut file = self.read(Layer::Context, origin, text, &anchors, true);
+        // What a toolchain fetches from, a context has only with a preset that lets it fetch.
+        if !file.marks.is_empty() && !self.registries {
+            file.rules
+                .retain(|rule| host_of(rule.act()).is_none() || rule.effect == Verdict::Deny);
+        }
         self.add(file);
     }
 

@@ -13,19 +13,49 @@ pub(crate) const DEFAULT: &str = "coding";
 const PRESETS: &[(&str, &str)] = &[
     ("base", include_str!("../presets/base.toml")),
     ("coding", include_str!("../presets/coding.toml")),
+    ("install", include_str!("../presets/install.toml")),
     ("readonly", include_str!("../presets/readonly.toml")),
     ("offline", include_str!("../presets/offline.toml")),
     (CEILING, include_str!("../presets/ceiling.toml")),
 ];
 
-/// Profiles by name: the programs they are for stand in them.
-const PROFILES: &[(&str, &[&str], &str)] = &[
-    (
-        "claude-code",
-        &["claude"],
-        include_str!("../presets/profiles/claude-code.toml"),
+/// One shipped profile.
+struct Profile {
+    name: &'static str,
+    /// The programs it is for, by name: none for a toolchain.
+    programs: &'static [&'static str],
+    /// The files by which it is recognized in a project: none for an agent. `*` stands for any rest.
+    marks: &'static [&'static str],
+    text: &'static str,
+}
+
+macro_rules! profile {
+    ($name:literal, $programs:expr, $marks:expr) => {
+        Profile {
+            name: $name,
+            programs: &$programs,
+            marks: &$marks,
+            text: include_str!(concat!("../presets/profiles/", $name, ".toml")),
+        }
+    };
+}
+
+/// Profiles by name: what they are for stands in them, too.
+const PROFILES: &[Profile] = &[
+    profile!("claude-code", ["claude"], []),
+    profile!("codex", ["codex"], []),
+    profile!("opencode", ["opencode"], []),
+    profile!("gemini-cli", ["gemini"], []),
+    profile!("goose", ["goose"], []),
+    profile!("rust", [], ["Cargo.toml"]),
+    profile!("node", [], ["package.json"]),
+    profile!(
+        "python",
+        [],
+        ["pyproject.toml", "requirements*.txt", "setup.py", "Pipfile"]
     ),
-    ("codex", &["codex"], include_str!("../presets/profiles/codex.toml")),
+    profile!("go", [], ["go.mod", "go.work"]),
+    profile!("java", [], ["pom.xml", "build.gradle*", "settings.gradle*"]),
 ];
 
 /// The text of a shipped preset.
@@ -35,25 +65,35 @@ pub fn preset(name: &str) -> Option<&'static str> {
 
 /// The text of a shipped profile.
 pub fn profile(name: &str) -> Option<&'static str> {
-    PROFILES
-        .iter()
-        .find(|(known, ..)| *known == name)
-        .map(|(.., text)| *text)
+    let found = PROFILES.iter().find(|profile| profile.name == name);
+    found.map(|profile| profile.text)
 }
 
 /// The shipped profile for a program, by the last part of its path.
 pub fn profile_for(program: &str) -> Option<&'static str> {
     let name = program.rsplit('/').next().unwrap_or(program);
-    let found = PROFILES.iter().find(|(_, programs, _)| programs.contains(&name));
-    found.map(|(profile, ..)| *profile)
+    let found = PROFILES.iter().find(|profile| profile.programs.contains(&name));
+    found.map(|profile| profile.name)
+}
+
+/// The shipped profiles of agents, with the programs they are for.
+pub fn agents() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    let agents = PROFILES.iter().filter(|profile| !profile.programs.is_empty());
+    agents.map(|profile| (profile.name, profile.programs))
+}
+
+/// The shipped profiles of toolchains, with the names of files by which they are recognized. A `*` stands for any rest.
+pub fn toolchains() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    let toolchains = PROFILES.iter().filter(|profile| !profile.marks.is_empty());
+    toolchains.map(|profile| (profile.name, profile.marks))
 }
 
 /// The names that `extends` may hold in a project's file.
-pub(crate) const EXTENDABLE: &[&str] = &["coding", "readonly", "offline", "base"];
+pub(crate) const EXTENDABLE: &[&str] = &["coding", "install", "readonly", "offline", "base"];
 
 /// The names of all shipped profiles.
 pub(crate) fn profile_names() -> Vec<&'static str> {
-    PROFILES.iter().map(|(name, ..)| *name).collect()
+    PROFILES.iter().map(|profile| profile.name).collect()
 }
 
 #[cfg(test)]
@@ -74,7 +114,7 @@ mod tests {
         for (name, text) in PRESETS
             .iter()
             .copied()
-            .chain(PROFILES.iter().map(|(name, _, text)| (*name, *text)))
+            .chain(PROFILES.iter().map(|profile| (profile.name, profile.text)))
         {
             let anchors = if name == CEILING { &outside } else { &inside };
             let (file, wrong) = Reader::read(Layer::Context, name, text, anchors, true);
@@ -98,13 +138,20 @@ mod tests {
         assert_eq!(profile_for("/usr/local/bin/claude"), Some("claude-code"));
         assert_eq!(profile_for("codex"), Some("codex"));
         assert_eq!(profile_for("bash"), None);
-        for (name, programs, text) in PROFILES {
+        for Profile {
+            name,
+            programs,
+            marks,
+            text,
+        } in PROFILES
+        {
             let anchors = Anchors {
-                root: None,
+                root: AbsPath::new("/home/dana/p").ok(),
                 home: AbsPath::new("/home/dana").unwrap(),
             };
             let (file, _) = Reader::read(Layer::Context, name, text, &anchors, true);
             assert_eq!(&file.program, programs, "the table and the file agree about {name}");
+            assert_eq!(&file.marks, marks, "the table and the file agree about {name}");
         }
     }
 }

@@ -206,6 +206,8 @@ proptest! {
             project,
             project_trusted: false,
             profiles: Vec::new(),
+            toolchains: Vec::new(),
+        preset: None,
             anchors: anchors(),
         };
         let file = SourceFile { name: "bailiwick.toml".into(), text };

@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use bailiwick_model::{ANY_PORT, AddressClass, Host, HostPattern, Layer, ResourcePattern, Verb, VerbPattern, Verdict};
+use bailiwick_model::{
+    ANY_PORT, AbsPath, AddressClass, Host, HostPattern, Layer, ResourcePattern, Verb, VerbPattern, Verdict,
+};
 
 use crate::outward::{Device, Published};
 use crate::rule::Rule;
@@ -28,6 +30,14 @@ pub struct Settings {
     pub environment_pass: BTreeSet<String>,
     /// Variables that are set.
     pub environment_set: BTreeMap<String, String>,
+    /// Files that lie in kept folders from the start, with their content: a task finds them as they are here.
+    pub kept_files: BTreeMap<AbsPath, String>,
+    /// Folders in kept folders whose entries are links to those of another folder, where they have none of that name.
+    pub kept_links: BTreeMap<AbsPath, AbsPath>,
+    /// Folders in kept folders that begin as copies of other folders.
+    pub kept_copies: BTreeMap<AbsPath, AbsPath>,
+    /// What profiles tell the person, one line each.
+    pub notes: Vec<String>,
     /// The most memory, in bytes.
     pub memory: Option<u64>,
     /// The most processes at one time.
@@ -64,6 +74,10 @@ impl Settings {
         self.context = other.context.or(self.context.take());
         self.environment_pass.extend(other.environment_pass);
         self.environment_set.extend(other.environment_set);
+        self.kept_files.extend(other.kept_files);
+        self.kept_links.extend(other.kept_links);
+        self.kept_copies.extend(other.kept_copies);
+        self.notes.extend(other.notes);
         self.memory = least(self.memory, other.memory);
         self.processes = least(self.processes, other.processes);
         self.hosts.extend(other.hosts);

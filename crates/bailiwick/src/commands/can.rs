@@ -89,7 +89,7 @@ fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(R
                 "programs run inside the fence with no authority of their own; this build does not tell commands apart";
             Ok((ask(Verb::Run, Resource::Command(words)), Some(note.into())))
         }
-        Verb::Read | Verb::Write | Verb::Create | Verb::Delete => file(verb, resource, here, home, root),
+        Verb::Read | Verb::Write | Verb::Create | Verb::Delete | Verb::Keep => file(verb, resource, here, home, root),
     }
 }
 

@@ -36,6 +36,7 @@ fn start(args: &RunArgs) -> Done {
     let terminal = terminal::size();
     let order = RunOrder {
         command: args.command.clone(),
+        preset: args.preset.clone(),
         author: author(&directory),
         environment: std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

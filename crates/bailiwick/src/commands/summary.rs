@@ -84,7 +84,18 @@ pub fn planned(planned: &Planned) -> String {
         planned.task,
         visible(planned.root.as_str())
     );
-    line(&mut out, "rules", &some("from", &planned.sources));
+    let (profiles, others): (Vec<_>, Vec<_>) = planned.sources.iter().partition(|name| name.starts_with("profile:"));
+    line(
+        &mut out,
+        "rules",
+        &some("from", &others.into_iter().cloned().collect::<Vec<_>>()),
+    );
+    if !profiles.is_empty() {
+        let names = profiles
+            .iter()
+            .map(|name| name.trim_start_matches("profile:").to_owned());
+        line(&mut out, "profiles", &names.collect::<Vec<_>>().join(", "));
+    }
     let mut head = "may";
     let mut may = |out: &mut String, text: &str| line(out, std::mem::take(&mut head), text);
     if !planned.write.is_empty() {
@@ -102,6 +113,13 @@ pub fn planned(planned: &Planned) -> String {
         (false, false) => may(&mut out, &some("read the machine's programs and libraries, and", &own)),
         (true, false) => may(&mut out, &some("read", &own)),
         (true, true) => {}
+    }
+    if !planned.kept.is_empty() {
+        let own = short.paths(planned.kept.iter().map(AbsPath::as_str));
+        may(
+            &mut out,
+            &some("keep, for this project alone and apart from yours,", &own),
+        );
     }
     match planned.network.as_slice() {
         [] => may(&mut out, "reach no host: no rule names one"),
@@ -135,8 +153,8 @@ pub fn planned(planned: &Planned) -> String {
         &mut out,
         "touch anything else: no other file, host, process or variable exists in there",
     );
-    for warning in &planned.warnings {
-        line(&mut out, "note", &visible(warning));
+    for note in planned.notes.iter().chain(&planned.warnings) {
+        line(&mut out, "note", &visible(note));
     }
     out
 }

@@ -12,6 +12,7 @@ use bailiwick_model::{AbsPath, Obligation, PathPattern, Verb};
 use bailiwick_policy::Settings;
 use bailiwick_proxy::Service;
 
+use super::kept::placed;
 use crate::protocol::RunOrder;
 
 /// Where the network gate listens inside for programs that know proxies.
@@ -47,6 +48,8 @@ pub struct Materials<'a> {
     pub user: &'a str,
     /// What was granted.
     pub granted: &'a [Granted],
+    /// Where the folders of the context's own lie, by the place inside.
+    pub kept: &'a BTreeMap<AbsPath, AbsPath>,
     /// What the rules set besides acts.
     pub settings: &'a Settings,
     /// Who the agent is.
@@ -96,7 +99,7 @@ pub fn make(from: &Materials<'_>) -> Planning {
 fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
     let made: BTreeSet<&AbsPath> = files.iter().map(|(path, _)| path).collect();
     let mut modes: BTreeMap<&AbsPath, BindMode> = BTreeMap::new();
-    for granted in from.granted {
+    for granted in from.granted.iter().filter(|granted| granted.verb != Verb::Keep) {
         let mode = if granted.verb == Verb::Read {
             BindMode::Read
         } else {
@@ -107,7 +110,8 @@ fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
     }
     modes
         .into_iter()
-        .filter(|(path, _)| !made.contains(path))
+        // What is kept stands in place of the person's own folder of that name, whoever grants that.
+        .filter(|(path, _)| !made.contains(path) && !from.kept.contains_key(path))
         .map(|(path, mode)| Bind {
             source: path.clone(),
             target: path.clone(),
@@ -115,6 +119,13 @@ fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
             own: from.root.holds(path) || from.home.holds(path) || !is_system(path),
             optional: path != from.root,
         })
+        .chain(from.kept.iter().map(|(place, outside)| Bind {
+            source: outside.clone(),
+            target: place.clone(),
+            mode: BindMode::Write,
+            own: true,
+            optional: false,
+        }))
         .collect()
 }
 
@@ -237,7 +248,7 @@ fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
     // Node reads proxy variables only when told to (Node 24 and later; earlier ones come out at the direct ports).
     put("NODE_USE_ENV_PROXY", "1");
     for (name, value) in &from.settings.environment_set {
-        put(name, value);
+        put(name, &placed(value, from.home, from.root));
     }
     all.entry("PATH".into())
         .or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());

@@ -20,6 +20,7 @@ use bailiwick_model::{AbsPath, Code, Event, Nonce, Obligation, Request, Resource
 use bailiwick_policy::{Policy, Published};
 use bailiwick_proxy::Config;
 
+use super::kept::Kept;
 use super::plan::{self, Granted, Materials};
 use super::spare::NetworkGate;
 use super::{Daemon, lock, publish};
@@ -162,6 +163,7 @@ pub fn start(
     let program = order.command.first().map(String::as_str);
     let context =
         Context::find(&order.directory, &daemon.places, program, Some(daemon.store.as_ref())).map_err(of_failure)?;
+    let context = context.with_preset(order.preset.clone());
     let policy = daemon.compile(&context).map_err(of_failure)?;
     let identity = bailiwick_fence::identity()?;
     let uid = rustix::process::geteuid().as_raw();
@@ -222,16 +224,31 @@ fn begin(
     let (granted, grants) = grant_trees(daemon, row.id)?;
     let writable: Vec<&AbsPath> = granted
         .iter()
-        .filter(|g| g.verb != Verb::Read)
+        .filter(|g| g.verb == Verb::Write)
         .map(|g| &g.tree)
         .collect();
     crate::own::keep_out(&daemon.places, &writable).map_err(of_failure)?;
+    let verb = |keep: bool| {
+        granted
+            .iter()
+            .filter(move |g| (g.verb == Verb::Keep) == keep)
+            .map(|g| g.tree.clone())
+    };
+    let kept = Kept::of(
+        verb(true).collect(),
+        verb(false),
+        &daemon.places.home,
+        &context.root,
+        policy.settings(),
+    );
+    let kept = kept.lay(&daemon.places).map_err(of_failure)?;
     let planning = plan::make(&Materials {
         order,
         root: &context.root,
         home: &daemon.places.home,
         user,
         granted: &granted,
+        kept: &kept,
         settings: policy.settings(),
         identity,
         machine_memory: machine_memory(),
@@ -370,9 +387,9 @@ fn machine_memory() -> Option<u64> {
     found.totalram.checked_mul(found.mem_unit.into())
 }
 
-/// Rules name many places, such as toolchains, that most machines do not have.
-fn is_there(tree: &AbsPath) -> bool {
-    tree.to_path_buf().symlink_metadata().is_ok()
+/// Rules name many places, such as toolchains, that most machines do not have. What is kept is made where it is missing.
+fn is_there(verb: &Verb, tree: &AbsPath) -> bool {
+    *verb == Verb::Keep || tree.to_path_buf().symlink_metadata().is_ok()
 }
 
 /// Asks for a standing permit on each tree that the rules could allow whole, and spends those that are given.
@@ -405,8 +422,10 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
             .collect()
     };
     let patterns = |wanted: fn(&Obligation) -> Option<&bailiwick_model::PathPattern>| {
+        // What is kept is another folder than the one that a deny is about.
         let mut names: Vec<String> = granted
             .iter()
+            .filter(|g| g.verb != Verb::Keep)
             .flat_map(|g| &g.obligations)
             .filter_map(wanted)
             .map(ToString::to_string)
@@ -446,6 +465,7 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
         sources,
         write: of(&Verb::Write),
         read: of(&Verb::Read),
+        kept: of(&Verb::Keep),
         network,
         publish: Vec::new(),
         hidden: patterns(|o| {
@@ -462,6 +482,7 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
                 None
             }
         }),
+        notes: policy.settings().notes.clone(),
         warnings: policy.warnings().iter().map(ToString::to_string).collect(),
     }
 }

@@ -4,7 +4,7 @@ use crate::house::{House, Saying, TASK, path, says, spec};
 use bailiwick_model::{Code, Decision, Event, Obligation, PathPattern, Request, Resource, Verb, Verdict};
 
 fn granted(house: &House) -> Vec<(String, Vec<Obligation>)> {
-    let trees = house.mediator.grant_trees(TASK, &|_| true).unwrap();
+    let trees = house.mediator.grant_trees(TASK, &|_, _| true).unwrap();
     trees
         .into_iter()
         .map(|(request, permit)| (request.to_string(), permit.terms().obligations.clone()))

@@ -119,6 +119,8 @@ fn load_all(texts: &RuleTexts) -> Result<Policy, String> {
         project: file("bailiwick.toml", &texts.project),
         project_trusted: texts.trusted,
         profiles: texts.profiles.clone(),
+        toolchains: Vec::new(),
+        preset: None,
         anchors: anchors(),
     };
     bailiwick_policy::load(&sources).map_err(|wrong| format!("{wrong:?}"))

@@ -9,8 +9,13 @@ const ALLOWED: &str = "allow allowed-by-rule";
 const DENIED: &str = "deny denied-by-rule";
 const NO_RULE: &str = "deny no-rule";
 
+/// A Rust project without a rule file.
 fn default() -> Policy {
-    load(&sources()).unwrap()
+    load(&Sources {
+        toolchains: vec!["rust".into()],
+        ..sources()
+    })
+    .unwrap()
 }
 
 #[test]
@@ -220,7 +225,7 @@ fn reasons_name_the_rule_and_its_line() {
     let allowed = policy.evaluate(&request("read x"));
     assert_eq!(
         allowed.reasons[0].text,
-        "`write /home/dana/site` (preset:coding:7) allows it"
+        "`write /home/dana/site` (preset:coding:8) allows it"
     );
 }
 

@@ -6,6 +6,7 @@ mod documented;
 mod layers;
 mod mistakes;
 mod network;
+mod profiles;
 
 use bailiwick_model::{AbsPath, Anchors, Decision, Request, Resource, TaskId, Verb};
 use bailiwick_policy::{Diagnostic, Policy, SourceFile, Sources, asked_for, load};
@@ -24,6 +25,8 @@ pub(crate) fn sources() -> Sources {
         project: None,
         project_trusted: true,
         profiles: Vec::new(),
+        toolchains: Vec::new(),
+        preset: None,
         anchors: anchors(),
     }
 }

@@ -60,7 +60,7 @@ fn c070_unknown_keys_name_the_nearest() {
     );
     says(
         "write = [\".\"]\n",
-        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `allow`, `ask`, `deny`, `environment`, `devices`, `limits`",
+        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `allow`, `ask`, `deny`, `environment`, `devices`, `limits`, `profiles`, `state`",
     );
 }
 
@@ -259,12 +259,12 @@ fn presets_that_are_not_there() {
     );
     says(
         "extends = [\"office\"]\n",
-        "1:12: the preset `office` is not shipped with this build | known here: `coding`, `readonly`, `offline`, `base`",
+        "1:12: the preset `office` is not shipped with this build | known here: `coding`, `install`, `readonly`, `offline`, `base`",
     );
     says(
         "extends = [\"ceiling\"]\n",
-        "1:12: `ceiling` is a preset for `~/.config/bailiwick` and `/etc/bailiwick` only | known here: `coding`, `readonly`, \
-         `offline`, `base`",
+        "1:12: `ceiling` is a preset for `~/.config/bailiwick` and `/etc/bailiwick` only | known here: `coding`, `install`, \
+         `readonly`, `offline`, `base`",
     );
 }
 

@@ -1,0 +1,131 @@
+//! What profiles bring, and what a context keeps.
+
+use bailiwick_model::{AbsPath, Verb};
+use bailiwick_policy::{Policy, Sources, agents, load, toolchains};
+
+use crate::{answer, file, policy, project, request, sources, tree};
+
+const ALLOWED: &str = "allow allowed-by-rule";
+const NO_RULE: &str = "deny no-rule";
+const DENIED: &str = "deny denied-by-rule";
+
+fn with(toolchains: &[&str], rules: Option<&str>) -> Policy {
+    load(&Sources {
+        project: rules.map(|rules| file("bailiwick.toml", rules)),
+        toolchains: toolchains.iter().map(ToString::to_string).collect(),
+        ..sources()
+    })
+    .unwrap()
+}
+
+#[test]
+fn registries_come_with_the_toolchain_and_with_a_preset_that_fetches() {
+    let npm = request("tunnel registry.npmjs.org");
+    let crates = request("tunnel static.crates.io");
+    for (toolchains, rules, for_npm, for_crates) in [
+        (&["rust"][..], None, NO_RULE, ALLOWED),
+        (&["node", "rust"], None, ALLOWED, ALLOWED),
+        (&[], None, NO_RULE, NO_RULE),
+        (&["rust"], Some("extends = [\"install\"]\n"), NO_RULE, ALLOWED),
+        (&["rust"], Some("extends = [\"offline\"]\n"), NO_RULE, NO_RULE),
+        (&["rust"], Some("extends = [\"readonly\"]\n"), NO_RULE, NO_RULE),
+        (
+            &["rust"],
+            Some("extends = [\"coding\"]\nprofiles = [\"node\"]\n"),
+            ALLOWED,
+            NO_RULE,
+        ),
+        (
+            &["rust"],
+            Some("extends = [\"coding\"]\nprofiles = []\n"),
+            NO_RULE,
+            NO_RULE,
+        ),
+    ] {
+        let policy = with(toolchains, rules);
+        assert_eq!(answer(&policy, &npm), for_npm, "{toolchains:?} {rules:?}");
+        assert_eq!(answer(&policy, &crates), for_crates, "{toolchains:?} {rules:?}");
+    }
+    let wrong = project("extends = [\"coding\"]\nprofiles = [\"rusty\"]\n").unwrap_err();
+    assert!(
+        wrong[0].to_string().contains("2:13: there is no profile `rusty`"),
+        "{wrong:?}"
+    );
+    // A file that nobody trusts names nothing.
+    let untrusted = load(&Sources {
+        project: Some(file("bailiwick.toml", "profiles = [\"node\"]\n")),
+        project_trusted: false,
+        ..sources()
+    });
+    assert_eq!(answer(&untrusted.unwrap(), &npm), NO_RULE);
+}
+
+#[test]
+fn p2_what_is_kept_is_another_folder_than_the_persons() {
+    let policy = policy("extends = [\"coding\"]\n[state]\nkeep = [\"~/.tool\"]\n");
+    for (act, want) in [
+        ("keep ~/.tool", ALLOWED),
+        ("keep ~/.cache", ALLOWED),
+        ("keep ~/.tool/deep", ALLOWED),
+        ("read ~/.tool/x", NO_RULE),
+        ("write ~/.tool/x", NO_RULE),
+        ("keep ~/.other", NO_RULE),
+        ("keep ~/.ssh", DENIED),
+        ("keep src", NO_RULE),
+    ] {
+        assert_eq!(answer(&policy, &request(act)), want, "{act}");
+    }
+    let kept = AbsPath::new("/home/dana/.tool").unwrap();
+    assert!(policy.tree_candidates().contains(&(Verb::Keep, kept)));
+    assert_eq!(answer(&policy, &tree(Verb::Keep, "/home/dana/.tool")), ALLOWED);
+    // Neither does a grant of the person's folder give one of the context's own.
+    let policy = self::policy("extends = [\"coding\"]\n[files]\nwrite = [\"~/.tool\"]\n");
+    assert_eq!(answer(&policy, &request("keep ~/.tool")), NO_RULE);
+}
+
+#[test]
+fn what_is_kept_lies_below_the_home() {
+    for (rules, want) in [
+        ("keep = [\"/srv/x\"]", "outside the home"),
+        ("keep = [\"~\"]", "the whole home cannot be kept"),
+        ("keep = [\"~/x*\"]", "wildcard"),
+        ("files = { \"/etc/x\" = \"\" }", "is not one place below the home"),
+        ("links = { \"~/x\" = \"/etc\" }", "is not one place below the home"),
+        ("kep = []", "did you mean `keep`"),
+    ] {
+        let wrong = project(&format!("extends = [\"coding\"]\n[state]\n{rules}\n")).unwrap_err();
+        let told = format!("{wrong:?}");
+        assert!(told.contains(want), "{rules}: {told}");
+    }
+}
+
+#[test]
+fn p2_every_profile_keeps_and_guards_under_the_shipped_ceiling() {
+    for (name, _) in agents().chain(toolchains()) {
+        let policy = load(&Sources {
+            profiles: vec![name.into()],
+            ..sources()
+        })
+        .unwrap_or_else(|wrong| panic!("{name}: {wrong:?}"));
+        assert_eq!(policy.warnings(), [], "{name}");
+        let kept: Vec<AbsPath> = policy
+            .tree_candidates()
+            .into_iter()
+            .filter_map(|(verb, tree)| (verb == Verb::Keep).then_some(tree))
+            .collect();
+        assert!(!kept.is_empty(), "{name} keeps something");
+        for path in policy
+            .settings()
+            .kept_files
+            .keys()
+            .chain(policy.settings().kept_links.keys())
+        {
+            assert!(kept.iter().any(|tree| tree.holds(path)), "{name}: {path} is kept");
+        }
+        // What lies there from the start, an agent's settings, it does not change.
+        for path in policy.settings().kept_files.keys() {
+            let write = request(&format!("write {path}"));
+            assert_eq!(answer(&policy, &write), DENIED, "{name}: {path}");
+        }
+    }
+}
