@@ -75,6 +75,61 @@ pub fn codex(model_port: u16) -> Agent {
     }
 }
 
+/// opencode. Its tool is `bash` {command, description}.
+pub fn opencode(model_port: u16) -> Agent {
+    let program = find("opencode");
+    let settings = format!(
+        "{{\"$schema\": \"https://opencode.ai/config.json\", \"autoupdate\": false, \"permission\": \"allow\",\n\
+         \"model\": \"anthropic/claude-sonnet-4-5\", \"small_model\": \"anthropic/claude-sonnet-4-5\",\n\
+         \"provider\": {{\"anthropic\": {{\"options\": {{\"baseURL\": \"http://127.0.0.1:{model_port}/v1\", \"apiKey\": \"x\"}}}}}}}}\n"
+    );
+    Agent {
+        folder: folder_of(&program),
+        command: command(&program, &["run", "go"]),
+        environment: pairs(&[
+            ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+            ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+        ]),
+        files: vec![(".config/opencode/opencode.json".into(), settings)],
+    }
+}
+
+/// Gemini CLI. Its tool is `run_shell_command` {command, description}.
+pub fn gemini(model_port: u16) -> Agent {
+    let program = find("gemini");
+    Agent {
+        folder: folder_of(&program),
+        command: command(&program, &["--yolo", "--skip-trust", "-p", "go"]),
+        environment: pairs(&[
+            ("GOOGLE_GEMINI_BASE_URL", &format!("http://127.0.0.1:{model_port}")),
+            ("GEMINI_API_KEY", "test"),
+            ("GEMINI_MODEL", "gemini-2.5-pro"),
+        ]),
+        files: vec![(
+            ".gemini/settings.json".into(),
+            "{\"security\": {\"auth\": {\"selectedType\": \"gemini-api-key\"}}}\n".into(),
+        )],
+    }
+}
+
+/// goose. Its tool is `shell` {command}.
+pub fn goose(model_port: u16) -> Agent {
+    let program = find("goose");
+    Agent {
+        folder: folder_of(&program),
+        command: command(&program, &["run", "-t", "go"]),
+        environment: pairs(&[
+            ("GOOSE_PROVIDER", "anthropic"),
+            ("GOOSE_MODEL", "claude-sonnet-4-5"),
+            ("GOOSE_MODE", "auto"),
+            ("GOOSE_DISABLE_KEYRING", "1"),
+            ("ANTHROPIC_HOST", &format!("http://127.0.0.1:{model_port}")),
+            ("ANTHROPIC_API_KEY", "sk-ant-test"),
+        ]),
+        files: Vec::new(),
+    }
+}
+
 fn command(program: &Path, words: &[&str]) -> Vec<String> {
     let program = program.to_str().expect("the cache's path is text").to_owned();
     std::iter::once(program)

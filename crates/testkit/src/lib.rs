@@ -22,7 +22,7 @@ mod skip;
 mod user;
 mod web;
 
-pub use agents::{Agent, claude, codex};
+pub use agents::{Agent, claude, codex, gemini, goose, opencode};
 pub use dns::DnsSink;
 pub use origin::{Listener, Origin};
 pub use product::{Bailiwick, Done, finish};

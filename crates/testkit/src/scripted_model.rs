@@ -5,7 +5,8 @@
 //! In a tool's input, `$LAST` stands for the text of the latest tool result: so a script plays an agent that has been
 //! taken over and sends on what it has just read.
 //! Trust: what reaches the model is kept, since a secret that stands there has leaked.
-//! See: Anthropic Messages API (plain and streamed), OpenAI Responses API (plain and streamed).
+//! See: Anthropic Messages API (plain and streamed), OpenAI Responses API (plain and streamed), Gemini API
+//! (`generateContent`, `streamGenerateContent`).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -130,6 +131,7 @@ impl ScriptedModel {
 enum Format {
     Messages,
     Responses,
+    Generate,
 }
 
 fn answer(heard: &Heard, turns: &[Turn]) -> (Answer, Option<ModelRequest>) {
@@ -143,17 +145,26 @@ fn answer(heard: &Heard, turns: &[Turn]) -> (Answer, Option<ModelRequest>) {
     if path.ends_with("/count_tokens") {
         return (json_answer(200, &json!({"input_tokens": 10})), None);
     }
+    if path.ends_with(":countTokens") {
+        return (json_answer(200, &json!({"totalTokens": 10})), None);
+    }
     let format = match path.rsplit('/').next() {
         Some("messages") => Format::Messages,
         Some("responses") => Format::Responses,
+        Some(call) if call.ends_with(":generateContent") || call.ends_with(":streamGenerateContent") => {
+            Format::Generate
+        }
         _ => {
             let message = format!("unknown path {path}");
             return (json_answer(404, &json!({"error": {"message": message}})), None);
         }
     };
     let results = tool_results(&body, format);
-    let tools: Vec<String> = list(&body["tools"])
-        .iter()
+    let declared = list(&body["tools"]).iter().flat_map(|tool| match format {
+        Format::Generate => list(&tool["functionDeclarations"]),
+        Format::Messages | Format::Responses => std::slice::from_ref(tool),
+    });
+    let tools: Vec<String> = declared
         .filter_map(|tool| tool["name"].as_str())
         .map(str::to_owned)
         .collect();
@@ -169,15 +180,19 @@ fn answer(heard: &Heard, turns: &[Turn]) -> (Answer, Option<ModelRequest>) {
         last_result: last,
         authorization: heard
             .header("x-api-key")
+            .or_else(|| heard.header("x-goog-api-key"))
             .or_else(|| heard.header("authorization"))
             .map(str::to_owned),
         body: heard.text(),
     };
     let model = body["model"].as_str().unwrap_or("scripted");
-    let streamed = body["stream"].as_bool().unwrap_or(false);
+    let streamed = body["stream"]
+        .as_bool()
+        .unwrap_or(heard.target.contains(":streamGenerateContent"));
     let answer = match format {
         Format::Messages => messages(&turn, results.len(), model, streamed),
         Format::Responses => responses(&turn, results.len(), model, streamed),
+        Format::Generate => generated(&turn, streamed),
     };
     (answer, Some(request))
 }
@@ -199,6 +214,12 @@ fn tool_results(body: &Value, format: Format) -> Vec<String> {
             .iter()
             .filter(|item| item["type"].as_str().is_some_and(|kind| kind.ends_with("call_output")))
             .map(|item| text_of(&item["output"]))
+            .collect(),
+        Format::Generate => list(&body["contents"])
+            .iter()
+            .flat_map(|content| list(&content["parts"]))
+            .filter(|part| part["functionResponse"].is_object())
+            .map(|part| text_of(&part["functionResponse"]["response"]["output"]))
             .collect(),
     }
 }
@@ -311,6 +332,21 @@ fn responses(turn: &Turn, number: usize, model: &str, streamed: bool) -> Answer 
         json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
         json!({"type": "response.completed", "response": whole}),
     ])
+}
+
+fn generated(turn: &Turn, streamed: bool) -> Answer {
+    let part = match turn {
+        Turn::Tool { name, input } => json!({"functionCall": {"name": name, "args": input}}),
+        Turn::Text(text) => json!({"text": text}),
+    };
+    let answer = json!({
+        "candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+    });
+    if !streamed {
+        return json_answer(200, &answer);
+    }
+    Answer::events(vec![(Duration::ZERO, format!("data: {answer}\r\n\r\n").into_bytes())])
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 #![expect(clippy::indexing_slicing, reason = "a list of another length is a failed test")]
 
-use bailiwick_testkit::{Agent, Bailiwick, Heard, Origin, ScriptedModel, Turn, claude, codex};
+use bailiwick_testkit::{Agent, Bailiwick, Heard, Origin, ScriptedModel, Turn, claude, codex, gemini, goose, opencode};
 use serde_json::{Value, json};
 
 /// A script that reads a file, sends it on, and writes another.
 fn taken_over(tool: &str, argument: &str, origin: &Origin) -> ScriptedModel {
     let call = |command: String| {
         let mut input = json!({ argument: command });
-        if tool == "Bash" {
+        if argument == "command" && tool != "shell" {
             input["description"] = Value::from("a step");
         }
         Turn::tool(tool, input)
@@ -49,4 +49,19 @@ fn claude_obeys_the_scripted_model() {
 #[test]
 fn codex_obeys_the_scripted_model() {
     obeys(codex, "exec_command", "cmd");
+}
+
+#[test]
+fn opencode_obeys_the_scripted_model() {
+    obeys(opencode, "bash", "command");
+}
+
+#[test]
+fn gemini_obeys_the_scripted_model() {
+    obeys(gemini, "run_shell_command", "command");
+}
+
+#[test]
+fn goose_obeys_the_scripted_model() {
+    obeys(goose, "shell", "command");
 }
