@@ -152,6 +152,8 @@ pub struct Planned {
     pub read: Vec<AbsPath>,
     /// Folders of the context's own, by their place inside.
     pub kept: Vec<AbsPath>,
+    /// Settings of agents in those, by their place inside and outside.
+    pub settings: Vec<(AbsPath, AbsPath)>,
     /// Hosts that can be reached, and how.
     pub network: Vec<String>,
     /// Ports of the task that are seen outside.

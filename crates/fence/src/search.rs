@@ -116,8 +116,8 @@ impl<'a> Wanted<'a> {
             if !meets(&tree.source) && !meets(&tree.target) {
                 continue;
             }
-            if !tree.personal && !tree.source.holds(&anchor) {
-                // The system's own trees are searched for places that are named there, not for names at large.
+            if !tree.personal && !tree.source.holds(&anchor) && !tree.target.holds(&anchor) {
+                // The system's own trees, and a context's, are searched for places that are named there, not for names at large.
                 continue;
             }
             let text = one.pattern.as_str();

@@ -39,7 +39,8 @@ pub(crate) struct Tree {
     pub mount: OwnedFd,
     /// True for a folder.
     pub folder: bool,
-    /// True when the person, not the system, keeps files there: then it is searched for what is protected.
+    /// True when the person keeps files there, and not the system or the context: then it is searched for what is
+    /// protected anywhere.
     pub personal: bool,
 }
 
@@ -126,7 +127,8 @@ impl Trees {
             let mode = aim.bind.mode;
             all.trees.push(Tree {
                 mount: detached(aim.bind, &aim.target, &aim.place, owners)?,
-                personal: mode == BindMode::Write || aim.bind.own || aim.stat.st_uid == own_user(plan),
+                personal: aim.bind.source == aim.bind.target
+                    && (mode == BindMode::Write || aim.bind.own || aim.stat.st_uid == own_user(plan)),
                 folder: FileType::from_raw_mode(aim.stat.st_mode).is_dir(),
                 target: aim.target,
                 source: aim.source,

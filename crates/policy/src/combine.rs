@@ -124,6 +124,10 @@ impl Policy {
             if !pattern.reaches_into(tree) {
                 continue;
             }
+            // A kept folder is another one than programs outside look into: what is said of names anywhere is not about it.
+            if request.verb == Verb::Keep && !tree.holds(&pattern.anchor()) {
+                continue;
+            }
             if rule.act().verb.covers(&Verb::Read) {
                 hides.insert(pattern);
             } else if matches!(request.verb, Verb::Write | Verb::Keep) {

@@ -30,7 +30,7 @@ pub struct Settings {
     pub environment_pass: BTreeSet<String>,
     /// Variables that are set.
     pub environment_set: BTreeMap<String, String>,
-    /// Files that lie in kept folders from the start, with their content: a task finds them as they are here.
+    /// Files that lie in kept folders from the start, with their content: settings that the agent may change.
     pub kept_files: BTreeMap<AbsPath, String>,
     /// Folders in kept folders whose entries are links to those of another folder, where they have none of that name.
     pub kept_links: BTreeMap<AbsPath, AbsPath>,

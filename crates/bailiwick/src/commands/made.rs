@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use bailiwick_model::AbsPath;
 
+use crate::daemon::kept::content;
+
 /// Names to look at again.
 #[derive(Debug, Default)]
 pub struct Absent(Vec<PathBuf>);
@@ -33,6 +35,41 @@ impl Absent {
             format!(
                 "bailiwick: look before you go on, programs outside obey what was made here: {}\n",
                 made.join(", ")
+            )
+        })
+    }
+}
+
+/// Settings of agents in kept folders, as they were when a task began: its next one obeys them.
+#[derive(Debug, Default)]
+pub struct Settings(Vec<(String, AbsPath, Option<Vec<u8>>)>);
+
+impl Settings {
+    /// Reads them. `kept` holds each by its place inside and outside.
+    pub fn read(kept: &[(AbsPath, AbsPath)], home: &AbsPath) -> Self {
+        let named = |place: &AbsPath| match place.as_str().strip_prefix(home.as_str()) {
+            Some(rest) => format!("~{rest}"),
+            None => place.to_string(),
+        };
+        let read = |(place, outside): &(AbsPath, AbsPath)| (named(place), outside.clone(), content(outside));
+        Self(kept.iter().map(read).collect())
+    }
+
+    /// Says which of them are others now; none when none are.
+    pub fn told(&self) -> Option<String> {
+        let changed: Vec<String> = self
+            .0
+            .iter()
+            .filter(|(_, outside, before)| content(outside) != *before)
+            .map(|(name, outside, _)| {
+                let outside = crate::visible::visible(outside.as_str());
+                format!("`{}` (kept in {outside})", crate::visible::visible(name))
+            })
+            .collect();
+        (!changed.is_empty()).then(|| {
+            format!(
+                "bailiwick: the agent goes on here as it left itself, its settings have changed: {}\n",
+                changed.join(", ")
             )
         })
     }

@@ -10,7 +10,7 @@ use bailiwick_model::{AbsPath, Code};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use super::made::Absent;
+use super::made::{Absent, Settings};
 use crate::cli::RunArgs;
 use crate::daemon::Standalone;
 use crate::failure::{Done, Exit, Failure};
@@ -126,11 +126,13 @@ fn accompany(
 ) -> Result<i32, Failure> {
     let mut raw = None;
     let mut absent = Absent::default();
+    let mut settings = Settings::default();
     let mut output: Vec<JoinHandle<()>> = Vec::new();
     loop {
         match link.hear()? {
             PersonAnswer::Planned(planned) => {
                 absent = Absent::find(&planned.root, &planned.guarded);
+                settings = Settings::read(&planned.settings, &planned.home);
                 if !quiet {
                     crate::talk::talk(&super::summary::planned(&planned));
                 }
@@ -170,8 +172,8 @@ fn accompany(
                     let _ = relay.join();
                 }
                 drop(raw.take());
-                if let Some(made) = absent.told() {
-                    crate::talk::talk(&made);
+                for told in [absent.told(), settings.told()].into_iter().flatten() {
+                    crate::talk::talk(&told);
                 }
                 if let (Some(checkpoint), false) = (checkpoint, quiet) {
                     crate::talk::talk(&super::summary::ended(status, &checkpoint));

@@ -143,7 +143,7 @@ impl<'a> Kept<'a> {
             return Ok(());
         };
         let folder = into(folder, above)?;
-        if read(&folder, name).is_some_and(|known| known == text.as_bytes()) {
+        if statat(&folder, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Ok(());
         }
         put(&folder, name, text.as_bytes())
@@ -216,6 +216,13 @@ fn into(folder: &OwnedFd, steps: &[&str]) -> Result<OwnedFd, Errno> {
 fn reach(folder: &OwnedFd, steps: &[&str]) -> Result<OwnedFd, Errno> {
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     openat2(folder, steps.join("/"), FOLDER, Mode::empty(), how)
+}
+
+/// The bytes of a plain file that a task may have left, as many as settings have; none for anything else.
+pub fn content(path: &AbsPath) -> Option<Vec<u8>> {
+    let above = path.parent()?;
+    let folder = openat(CWD, above.as_str(), FOLDER, Mode::empty()).ok()?;
+    read(&folder, path.name()?)
 }
 
 fn read(folder: &OwnedFd, name: &str) -> Option<Vec<u8>> {

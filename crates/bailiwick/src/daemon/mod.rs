@@ -5,7 +5,7 @@
 //! are turned away. Gates speak on channels of their own (`task`), each bound to one task.
 
 mod chores;
-mod kept;
+pub mod kept;
 pub mod person;
 pub mod plan;
 mod publish;

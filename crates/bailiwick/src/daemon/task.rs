@@ -5,6 +5,7 @@
 //! Trust: the order comes from the person. The gate's channel comes from a process that parses hostile bytes: it is
 //! bound to this task by its descriptor, and what cannot be read there closes it.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -258,6 +259,7 @@ fn begin(
     let ports = publish::listen(&published)?;
     let planned = Planned {
         publish: published.iter().map(|port| (*port).into()).collect(),
+        settings: settings_kept(policy, &kept),
         ..planned(daemon, row.id, context, policy, &granted)
     };
     tell(planned).map_err(|e| fault(Code::Fault, "the command that ordered this is gone", e, ""))?;
@@ -413,6 +415,18 @@ fn grant_trees(daemon: &Daemon, task: TaskId) -> Result<(Vec<Granted>, Vec<Spent
     Ok((granted, grants))
 }
 
+/// The settings that lie in kept folders from the start, and where each lies outside.
+fn settings_kept(policy: &Policy, kept: &BTreeMap<AbsPath, AbsPath>) -> Vec<(AbsPath, AbsPath)> {
+    let outside = |path: &AbsPath| {
+        let (place, outside) = kept.iter().find(|(place, _)| place.holds(path))?;
+        outside
+            .join(path.as_str().strip_prefix(place.as_str())?.trim_start_matches('/'))
+            .ok()
+    };
+    let files = policy.settings().kept_files.keys();
+    files.filter_map(|path| Some((path.clone(), outside(path)?))).collect()
+}
+
 fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, granted: &[Granted]) -> Planned {
     let of = |verb: &Verb| {
         granted
@@ -466,6 +480,7 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
         write: of(&Verb::Write),
         read: of(&Verb::Read),
         kept: of(&Verb::Keep),
+        settings: Vec::new(),
         network,
         publish: Vec::new(),
         hidden: patterns(|o| {

@@ -36,7 +36,23 @@ fn p2_an_agents_state_is_the_contexts_own() {
         inside("echo kept > \"$CLAUDE_CONFIG_DIR/state\" && mkdir ~/.claude/projects").ok();
         assert_eq!(inside("cat ~/.claude/state").ok().stdout, "kept\n");
         assert!(!kit.home().join(".claude/state").exists(), "and not in the person's");
-        // Its settings, which could name programs, it does not change, and they are whole in the next task.
+        // Its settings are its own to change, and that is said; a rule can hold them as they are.
+        let changed = kit
+            .run(&["run", "--", &agent, "echo '{\"hooks\": 1}' > ~/.claude/settings.json"])
+            .ok();
+        assert!(
+            changed
+                .stderr
+                .contains("its settings have changed: `~/.claude/settings.json`"),
+            "{changed:?}"
+        );
+        let left = kit.run(&["run", "--", &agent, "true"]).ok();
+        assert!(!left.stderr.contains("have changed"), "{left:?}");
+        kit.write(
+            "bailiwick.toml",
+            "extends = [\"coding\"]\ndeny = [\"write ~/.claude/settings.json\"]\n",
+        );
+        kit.run(&["trust"]).ok();
         for line in [
             "echo '{\"hooks\": 1}' > ~/.claude/settings.json",
             "rm -f ~/.claude/settings.json",
@@ -44,7 +60,7 @@ fn p2_an_agents_state_is_the_contexts_own() {
         ] {
             assert_ne!(inside(line).status, 0, "{line}");
         }
-        assert_eq!(inside("cat ~/.claude/settings.json").ok().stdout, "{}\n");
+        assert_eq!(inside("cat ~/.claude/settings.json").ok().stdout, "{\"hooks\": 1}\n");
         // A program of the same name that lies in the project is nobody's profile.
         kit.write("claude", "#!/bin/sh\nls -A ~/.claude\n");
         kit.shell_outside("chmod +x claude").ok();

@@ -1,6 +1,6 @@
 //! What profiles bring, and what a context keeps.
 
-use bailiwick_model::{AbsPath, Verb};
+use bailiwick_model::{AbsPath, Obligation, Verb};
 use bailiwick_policy::{Policy, Sources, agents, load, toolchains};
 
 use crate::{answer, file, policy, project, request, sources, tree};
@@ -78,6 +78,12 @@ fn p2_what_is_kept_is_another_folder_than_the_persons() {
     let kept = AbsPath::new("/home/dana/.tool").unwrap();
     assert!(policy.tree_candidates().contains(&(Verb::Keep, kept)));
     assert_eq!(answer(&policy, &tree(Verb::Keep, "/home/dana/.tool")), ALLOWED);
+    let guarded = self::policy("extends = [\"coding\"]\ndeny = [\"write ~/.tool/x\"]\n[state]\nkeep = [\"~/.tool\"]\n");
+    let duties = guarded.evaluate(&tree(Verb::Keep, "/home/dana/.tool")).obligations;
+    assert!(
+        matches!(duties.as_slice(), [.., Obligation::Guard { .. }]),
+        "{duties:?}"
+    );
     // Neither does a grant of the person's folder give one of the context's own.
     let policy = self::policy("extends = [\"coding\"]\n[files]\nwrite = [\"~/.tool\"]\n");
     assert_eq!(answer(&policy, &request("keep ~/.tool")), NO_RULE);
@@ -122,10 +128,17 @@ fn p2_every_profile_keeps_and_guards_under_the_shipped_ceiling() {
         {
             assert!(kept.iter().any(|tree| tree.holds(path)), "{name}: {path} is kept");
         }
-        // What lies there from the start, an agent's settings, it does not change.
+        // The person's own files of those names are no agent's to read or to change.
         for path in policy.settings().kept_files.keys() {
-            let write = request(&format!("write {path}"));
-            assert_eq!(answer(&policy, &write), DENIED, "{name}: {path}");
+            for verb in ["read", "write"] {
+                let own = request(&format!("{verb} {path}"));
+                assert_ne!(answer(&policy, &own), ALLOWED, "{name}: {path}");
+            }
         }
+        // What is built in guards nothing in a kept folder; what a person denies does.
+        let kept = policy.evaluate(&tree(Verb::Keep, kept[0].as_str()));
+        assert_eq!(kept.verdict, bailiwick_model::Verdict::Allow);
+        let guards = |duty: &Obligation| matches!(duty, Obligation::Guard { .. });
+        assert!(!kept.obligations.iter().any(guards), "{name}: {kept:?}");
     }
 }
