@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use bailiwick_model::{AbsPath, Code, Decision, Layer, Reason, Request, Resource, Verb, Verdict};
+use bailiwick_model::{AbsPath, Code, Decision, Event, Layer, Reason, Request, Resource, Verb, Verdict};
 
 use crate::context::RULE_FILE;
+use crate::protocol::RefusedAct;
 use crate::visible::visible;
 
 /// The answer as a sentence with its causes.
@@ -25,6 +26,35 @@ pub fn told(request: &Request, decision: &Decision, root: &AbsPath) -> String {
         let _ = writeln!(out, "  to change it: {}", visible(&change));
     }
     out
+}
+
+/// What was refused, and what would change it; none when nothing was.
+pub fn refused(event: &Event, root: &AbsPath) -> Option<RefusedAct> {
+    match event {
+        Event::Decided {
+            id, request, decision, ..
+        } if decision.verdict != Verdict::Allow => Some(RefusedAct {
+            id: *id,
+            code: decision.code,
+            act: visible(&request.to_string()),
+            told: told(request, decision, root),
+        }),
+        Event::Refused { id, code, what } => Some(RefusedAct {
+            id: *id,
+            code: *code,
+            act: visible(what),
+            told: by_gate(*code, what),
+        }),
+        _ => None,
+    }
+}
+
+/// What a gate refused by itself, as a sentence.
+pub fn by_gate(code: Code, what: &str) -> String {
+    format!(
+        "no: {} ({code})\n  the gate refused it by itself: it was not a request that rules could judge\n",
+        visible(what)
+    )
 }
 
 fn cause(reason: &Reason) -> String {

@@ -26,6 +26,12 @@ struct Typed {
 enum Command {
     /// Run a program in the bailiwick of this folder
     Run(RunArgs),
+    /// Come back to a task that goes on in its own terminal
+    Attach(AttachArgs),
+    /// End a task, and all that runs in it
+    Stop(StopArgs),
+    /// Hand copies of files to a running task
+    Give(GiveArgs),
     /// Say whether an act may be done here, by which rule, and what would change it
     Can(CanArgs),
     /// Say why something was decided, by the id that stood in its message
@@ -62,6 +68,21 @@ pub struct RunArgs {
     /// This preset for this run, in place of what the rules here allow: coding, install, offline, readonly
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
+    /// Start it in a terminal of its own and leave it alone; prints the task's id
+    #[arg(short, long, conflicts_with_all = ["standalone", "end_with_terminal", "explain_denials", "status_file"])]
+    pub detach: bool,
+    /// End the agent when this terminal closes; else it goes on, and `bailiwick attach` comes back to it
+    #[arg(long)]
+    pub end_with_terminal: bool,
+    /// Ask nobody: what a rule would ask is refused at once (so it is always, as long as nobody can be asked)
+    #[arg(long)]
+    pub no_ask: bool,
+    /// Say what was refused, why, and what line would allow it: at once without a terminal, else at the end
+    #[arg(long)]
+    pub explain_denials: bool,
+    /// Keep this file up to date with how the run does, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub status_file: Option<PathBuf>,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -70,6 +91,40 @@ pub struct RunArgs {
         value_name = "PROGRAM"
     )]
     pub command: Vec<String>,
+}
+
+/// What `attach` takes.
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// The task, or the beginning of its id; can be left out where there is only one
+    pub task: Option<String>,
+}
+
+/// What `stop` takes.
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    /// The task, or the beginning of its id
+    pub task: String,
+    /// Do not let it end by itself first
+    #[arg(long)]
+    pub now: bool,
+}
+
+/// What `give` takes.
+#[derive(Debug, Args)]
+pub struct GiveArgs {
+    /// The task, or the beginning of its id; can be left out where there is only one
+    #[arg(long, value_name = "ID")]
+    pub task: Option<String>,
+    /// Give it under this name
+    #[arg(long = "as", value_name = "NAME")]
+    pub name: Option<String>,
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The files and folders
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
 }
 
 /// What `can` takes.
@@ -219,6 +274,9 @@ pub fn run() -> Done {
     };
     match typed.command {
         Command::Run(args) => commands::run::run(&args),
+        Command::Attach(args) => commands::attach::attach(&args),
+        Command::Stop(args) => commands::attach::stop(&args),
+        Command::Give(args) => commands::give::run(&args),
         Command::Can(args) => commands::can::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Policy(PolicyCommand::Check(args)) => commands::policy::check(&args),

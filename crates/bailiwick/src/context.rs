@@ -111,6 +111,7 @@ pub fn rule_failure(diagnostics: &[Diagnostic]) -> Failure {
         }
     }
     Failure {
+        code: None,
         exit: Exit::Usage,
         message: lines.join("\n"),
         hint,

@@ -47,6 +47,8 @@ impl From<Exit> for std::process::ExitCode {
 pub struct Failure {
     /// What the process ends with.
     pub exit: Exit,
+    /// Its kind, where it has one.
+    pub code: Option<Code>,
     /// One line.
     pub message: String,
     /// What to do about it.
@@ -58,6 +60,7 @@ impl Failure {
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
+            code: None,
             message: message.into(),
             hint: None,
         }
@@ -71,6 +74,13 @@ impl Failure {
     /// The command line or a file is wrong.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
+    }
+
+    /// Adds the kind, for programs that read it.
+    #[must_use]
+    pub fn coded(mut self, code: Code) -> Self {
+        self.code = Some(code);
+        self
     }
 
     /// Adds what to do about it.

@@ -135,6 +135,11 @@ impl Link {
         }
     }
 
+    /// Closes the connection, also for a thread that hears.
+    pub fn hang_up(&self) {
+        let _ = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both);
+    }
+
     /// A second end of the same connection, for saying something while another thread hears.
     pub fn second(&self) -> std::io::Result<Self> {
         Ok(Self {

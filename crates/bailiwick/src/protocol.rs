@@ -33,6 +33,27 @@ pub enum PersonCall {
     Run(RunOrder),
     /// Passes a signal on to the agent.
     Signal(i32),
+    /// Attends a task that has a terminal, in the place of whoever does.
+    Attach {
+        /// The task.
+        task: TaskId,
+    },
+    /// Ends a task.
+    End {
+        /// The task.
+        task: TaskId,
+        /// False to let it end by itself first.
+        at_once: bool,
+    },
+    /// Puts a folder, or a copy of a file, into a task's hand-over folder. With a file its content comes along, sealed.
+    Give {
+        /// The task.
+        task: TaskId,
+        /// Its path in the hand-over folder.
+        path: String,
+        /// What it is.
+        given: Given,
+    },
     /// Asks how the daemon does.
     Status,
     /// Asks for a fresh checkpoint.
@@ -48,6 +69,19 @@ pub enum PersonCall {
     },
     /// Asks the daemon to end, with all its tasks.
     Stop,
+}
+
+/// What is handed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Given {
+    /// An empty folder.
+    Folder,
+    /// A file.
+    File {
+        /// True when it may be run.
+        executable: bool,
+    },
 }
 
 /// A task to start.
@@ -70,6 +104,26 @@ pub struct RunOrder {
     pub checkpoint: bool,
     /// Ports that are to be seen outside.
     pub publish: Vec<Port>,
+    /// True when the agent ends with the command, also where it has a terminal and could go on alone.
+    pub tied: bool,
+    /// True when nobody attends the agent from the start. It has a terminal then.
+    pub detached: bool,
+    /// True when each refusal is to be told as it comes.
+    pub explain: bool,
+}
+
+/// Something that was refused.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefusedAct {
+    /// What `explain` takes.
+    pub id: bailiwick_model::DecisionId,
+    /// The code.
+    pub code: bailiwick_model::Code,
+    /// What was asked for, in the act's words.
+    pub act: String,
+    /// Why, and what would change it: lines for people, safe to print.
+    pub told: String,
 }
 
 /// A port inside that is seen on the machine's loopback.
@@ -115,14 +169,23 @@ pub enum PersonAnswer {
     },
     /// What the task will be able to do: said before anything starts.
     Planned(Box<Planned>),
-    /// The agent runs. With a terminal, its descriptor comes along.
+    /// The agent runs. With a terminal that is attended, a file with its last output, a socket with what follows, and
+    /// the terminal come along.
     Started(FenceReport),
+    /// Something was refused.
+    Refused(Box<RefusedAct>),
+    /// The task is attended. What comes along is as with `Started`.
+    Attached(Box<RunningTask>),
+    /// Another attends the task now.
+    TakenOver,
     /// The agent has ended.
     Ended {
         /// Its status, or 128 + the signal.
         status: i32,
         /// The log's checkpoint, if it was asked for.
         checkpoint: Option<String>,
+        /// How much was refused.
+        denied: u64,
     },
     /// It could not be started.
     Failed(LaunchFault),
@@ -182,6 +245,8 @@ pub struct DaemonStatus {
     pub log_healthy: bool,
     /// The tasks that run.
     pub tasks: Vec<RunningTask>,
+    /// Tasks that have ended while nobody attended them, with their status.
+    pub ended: Vec<(RunningTask, i32)>,
 }
 
 /// One task that runs.
@@ -198,4 +263,8 @@ pub struct RunningTask {
     pub started: bailiwick_model::Millis,
     /// Its ports that are seen outside.
     pub publish: Vec<Port>,
+    /// True when it has a terminal and goes on when nobody attends it.
+    pub lasting: bool,
+    /// True when a command attends it.
+    pub attended: bool,
 }

@@ -173,3 +173,96 @@ fn p2_a_project_publishes_only_when_it_is_trusted() {
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
     ended(child);
 }
+
+/// Starts a task that waits for a line; gives it once `began` is there.
+fn waits(kit: &Bailiwick, then: &str) -> Child {
+    let _ = std::fs::remove_file(kit.project().join("began"));
+    begun(kit, &["-q"], &format!("touch began; read; {then}"))
+}
+
+#[track_caller]
+fn go(mut child: Child) -> (i32, String, String) {
+    writeln!(child.stdin.take().unwrap(), "go").unwrap();
+    ended(child)
+}
+
+#[test]
+fn p10_a_copy_is_handed_in_while_the_agent_runs_and_is_on_record() {
+    for kit in kits() {
+        kit.write_home("private/report.txt", "figures\n");
+        kit.write_home("private/sub/tool.sh", "#!/bin/sh\n");
+        kit.write_home("private/sub/deep/x", "deep\n");
+        std::os::unix::fs::symlink("/etc/passwd", kit.home().join("private/sub/link")).unwrap();
+        kit.hand_over();
+        let report = kit.home().join("private/report.txt");
+        let folder = kit.home().join("private/sub");
+        let (report, folder) = (report.to_str().unwrap(), folder.to_str().unwrap());
+        assert!(kit.run(&["give", report]).status_is(2).stderr.contains("no task runs"));
+        let child = waits(
+            &kit,
+            "echo $BAILIWICK_HANDOVER; cd /tmp/handover; cat report.txt other sub/deep/x; find . | sort; echo more >> report.txt; cat ~/private/report.txt",
+        );
+        let given = kit.run(&["give", report]).ok();
+        assert_eq!(given.stdout, "/tmp/handover/report.txt (8 bytes)\n");
+        let again = kit.run(&["give", report]).status_is(1);
+        assert!(
+            again.stderr.contains("already") && again.stderr.contains("--as"),
+            "{}",
+            again.stderr
+        );
+        kit.run(&["give", "--as", "other", report]).ok();
+        let whole = kit.run(&["give", folder]).ok();
+        assert!(whole.stderr.contains("left out `sub/link`"), "{}", whole.stderr);
+        let (status, out, errors) = go(child);
+        assert_eq!(
+            out,
+            "/tmp/handover\nfigures\nfigures\ndeep\n.\n./other\n./report.txt\n./sub\n./sub/deep\n./sub/deep/x\n./sub/tool.sh\n",
+            "{errors}"
+        );
+        assert_ne!(status, 0, "the file itself is not there");
+        assert_eq!(
+            std::fs::read_to_string(report).unwrap(),
+            "figures\n",
+            "only the copy changed"
+        );
+        let log = kit.run(&["log", "show"]).ok().stdout;
+        let digest = kit.shell_outside(&format!("sha256sum {report}")).ok().stdout;
+        let line = format!("handed in report.txt (8 bytes, sha256 {})", &digest[..64]);
+        assert!(log.contains(&line), "{log}");
+        assert!(log.contains("not handed in report.txt: "), "{log}");
+        kit.run(&["log", "verify"]).ok();
+    }
+}
+
+#[test]
+fn p8_what_somebody_laid_in_a_files_place_is_not_given() {
+    let kit = Bailiwick::new();
+    kit.write_home(".ssh/id_ed25519", "secret key\n");
+    kit.write("notes.txt", "notes\n");
+    std::os::unix::fs::symlink(kit.home().join(".ssh/id_ed25519"), kit.project().join("planted")).unwrap();
+    std::os::unix::fs::symlink(kit.home().join(".ssh"), kit.project().join("docs")).unwrap();
+    assert!(kit.shell_outside("mkfifo pipe").status == 0);
+    let child = waits(&kit, "ls -A /tmp/handover");
+    for (bad, why) in [
+        ("planted", "symbolic link"),
+        ("docs/id_ed25519", "symbolic link"),
+        ("pipe", "neither a file nor a folder"),
+        ("missing", "is not there"),
+        ("../home/.local/state/bailiwick/keys/log.key", "bailiwick's own"),
+    ] {
+        let told = kit.run(&["give", bad]).status_is(2).stderr;
+        assert!(told.contains(why), "{bad}: {told}");
+    }
+    kit.run(&["give", "notes.txt"]).ok();
+    assert!(
+        kit.run(&["give", "--task", "ffff", "notes.txt"])
+            .status_is(2)
+            .stderr
+            .contains("no task has the id")
+    );
+    let other = waits(&kit, "true");
+    let several = kit.run(&["give", "notes.txt"]).status_is(2).stderr;
+    assert!(several.contains("several tasks run"), "{several}");
+    assert_eq!(go(child).1, "notes.txt\n");
+    go(other);
+}

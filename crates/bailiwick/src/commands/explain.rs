@@ -64,8 +64,7 @@ pub fn run(args: &ExplainArgs) -> Done {
     match &record.event {
         Event::Decided { request, decision, .. } => crate::talk::tell(&advice::told(request, decision, &root)),
         Event::Refused { code, what, .. } => {
-            tellln!("no: {} ({code})", visible(what));
-            tellln!("  the gate refused it by itself: it was not a request that rules could judge");
+            crate::talk::tell(&advice::by_gate(*code, what));
         }
         _ => {}
     }

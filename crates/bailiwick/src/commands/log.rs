@@ -4,9 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bailiwick_ledger::VerifierKey;
-use bailiwick_model::{Event, Millis, Record, Verdict};
+use bailiwick_model::{Event, Millis, Record};
 
 use crate::cli::{LogShowArgs, LogVerifyArgs};
+use crate::daemon::refusals::is_refusal;
 use crate::failure::{Done, Exit, Failure};
 use crate::link::Link;
 use crate::places::Places;
@@ -72,7 +73,7 @@ pub fn show(args: &LogShowArgs) -> Done {
         }
     };
     let wanted = |record: &Record| {
-        args.task.is_none_or(|task| record.task == Some(task)) && (!args.denied || is_denial(&record.event))
+        args.task.is_none_or(|task| record.task == Some(task)) && (!args.denied || is_refusal(&record.event))
     };
     let mut kept = std::collections::VecDeque::new();
     for entry in read(&folder)? {
@@ -94,14 +95,6 @@ pub fn show(args: &LogShowArgs) -> Done {
         print_record(index, &record, args.json);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn is_denial(event: &Event) -> bool {
-    match event {
-        Event::Decided { decision, .. } => decision.verdict != Verdict::Allow,
-        Event::Refused { .. } => true,
-        _ => false,
-    }
 }
 
 fn print_record(index: u64, record: &Record, json: bool) {

@@ -1,12 +1,18 @@
 //! The person's commands, one file each.
 
+pub mod attach;
 pub mod can;
+pub mod choose;
+pub mod company;
 pub mod doctor;
 pub mod explain;
+pub mod give;
 pub mod log;
 pub mod made;
 pub mod policy;
+pub mod refused;
 pub mod run;
 pub mod status;
+pub mod status_file;
 pub mod summary;
 pub mod trust;

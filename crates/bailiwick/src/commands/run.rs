@@ -1,39 +1,49 @@
 //! `bailiwick run`: says what will hold, starts the agent through the daemon, and stands between it and the terminal.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::process::{Command, ExitCode};
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 
 use bailiwick_gate::LaunchFault;
 use bailiwick_model::{AbsPath, Code};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
-use signal_hook::iterator::Signals;
 
+use super::company::{Company, Left, Pipes, say_alone};
 use super::made::{Absent, Settings};
+use super::refused::Refused;
+use super::status_file::StatusFile;
 use crate::cli::RunArgs;
 use crate::daemon::Standalone;
 use crate::failure::{Done, Exit, Failure};
 use crate::link::Link;
 use crate::places::Places;
-use crate::protocol::{PersonAnswer, PersonCall, RunOrder};
-use crate::terminal::{self, Raw};
+use crate::protocol::{PersonAnswer, PersonCall, Planned, RunOrder};
+use crate::terminal;
+
+/// The size of a terminal that nobody looks at yet.
+const UNSEEN: (u16, u16) = (24, 80);
 
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Done {
-    start(args).map_err(|mut failure| {
+    let not_started = |mut failure: Failure| {
         // Whatever went wrong, the agent's own exit codes stay free.
         if !matches!(failure.exit, Exit::NotFound | Exit::NotExecutable) {
             failure.exit = Exit::NotStarted;
         }
         failure
-    })
+    };
+    let mut status = StatusFile::begin(args.status_file.as_deref(), &args.command).map_err(not_started)?;
+    let done = start(args, &mut status).map_err(not_started);
+    if let Err(failure) = &done {
+        status.failed(failure);
+    }
+    done
 }
 
-fn start(args: &RunArgs) -> Done {
+fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     let places = Places::find()?;
     let directory = here()?;
-    let terminal = terminal::size();
+    let seen = terminal::size();
+    let size = seen.or(args.detach.then_some(UNSEEN));
+    let tied = args.end_with_terminal || args.standalone || size.is_none();
     let order = RunOrder {
         command: args.command.clone(),
         preset: args.preset.clone(),
@@ -42,29 +52,128 @@ fn start(args: &RunArgs) -> Done {
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect(),
         directory,
-        terminal,
-        checkpoint: !args.quiet,
+        terminal: size,
+        checkpoint: !args.quiet || args.status_file.is_some(),
         publish: args.publish.iter().map(|port| (*port).into()).collect(),
+        tied,
+        detached: args.detach,
+        explain: args.explain_denials,
     };
     let standalone = args.standalone.then(|| Standalone::begin(&places)).transpose()?;
     let mut link = Link::open(standalone.as_ref().map_or(&places, Standalone::places))?;
     if link.is_other_build() && !args.quiet {
         talkln!("bailiwick: the daemon is of another build; it goes on because it has tasks that run");
     }
-    let pipes = if terminal.is_some() { None } else { Some(Pipes::make()?) };
-    let agent = pass_signals(&link)?;
+    let pipes = if size.is_some() { None } else { Some(Pipes::make()?) };
+    let company = Company::keep(&link, !tied)?;
     match &pipes {
         Some(pipes) => {
-            let theirs: Vec<_> = pipes.theirs.iter().map(AsFd::as_fd).collect();
+            let theirs: Vec<_> = pipes.theirs().iter().map(AsFd::as_fd).collect();
             link.say_with(&PersonCall::Run(order), &theirs)?;
         }
         None => link.say(&PersonCall::Run(order))?,
     }
-    let program = args.command.first().map_or("", String::as_str);
-    let status = accompany(&mut link, &agent, pipes, program, args.quiet)?;
+    let mut told = Told {
+        args,
+        status,
+        refused: Refused::new(args.explain_denials && seen.is_none()),
+        absent: Absent::default(),
+        settings: Settings::default(),
+        lasting: !tied,
+        task: None,
+    };
+    let code = match company.accompany(&mut link, pipes, &mut told)? {
+        Left::Ended {
+            status,
+            checkpoint,
+            denied,
+        } => {
+            told.ended(status, checkpoint.as_deref(), denied);
+            ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(255))
+        }
+        left => {
+            if let Some(task) = told.task {
+                match left {
+                    Left::TakenOver => talkln!("bailiwick: task {task} is attended from elsewhere now"),
+                    _ if args.detach => tellln!("{task}"),
+                    _ => {}
+                }
+                if matches!(left, Left::Alone) && !(args.detach && args.quiet) {
+                    say_alone(task);
+                }
+            }
+            told.status.left_alone();
+            ExitCode::SUCCESS
+        }
+    };
     drop(link);
     drop(standalone);
-    Ok(ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(255)))
+    Ok(code)
+}
+
+/// What the person is told of a run, and what is kept to be told at its end.
+struct Told<'a> {
+    args: &'a RunArgs,
+    status: &'a mut StatusFile,
+    refused: Refused,
+    absent: Absent,
+    settings: Settings,
+    /// True when the agent goes on when the person goes.
+    lasting: bool,
+    task: Option<bailiwick_model::TaskId>,
+}
+
+impl super::company::Hears for Told<'_> {
+    fn hears(&mut self, answer: PersonAnswer) -> Result<(), Failure> {
+        match answer {
+            PersonAnswer::Planned(planned) => self.planned(&planned),
+            PersonAnswer::Started(report) => {
+                if !self.args.quiet {
+                    crate::talk::talk(&super::summary::started(&report));
+                    if self.lasting && !self.args.detach {
+                        crate::talk::talk(&super::summary::lasting());
+                    }
+                }
+                self.status.started(&report);
+            }
+            PersonAnswer::Refused(refused) => self.refused.hear(*refused),
+            PersonAnswer::Failed(fault) => {
+                let program = self.args.command.first().map_or("", String::as_str);
+                return Err(not_started(&fault, program));
+            }
+            _ => return Err(Failure::fault("the daemon answered something that was not asked")),
+        }
+        Ok(())
+    }
+
+    fn is_left_alone(&self) -> bool {
+        self.args.detach
+    }
+}
+
+impl Told<'_> {
+    fn planned(&mut self, planned: &Planned) {
+        self.absent = Absent::find(&planned.root, &planned.guarded);
+        self.settings = Settings::read(&planned.settings, &planned.home);
+        self.task = Some(planned.task);
+        self.status.planned(planned);
+        if !self.args.quiet {
+            crate::talk::talk(&super::summary::planned(planned));
+        }
+    }
+
+    fn ended(&mut self, status: i32, checkpoint: Option<&str>, denied: u64) {
+        for told in [self.absent.told(), self.settings.told()].into_iter().flatten() {
+            crate::talk::talk(&told);
+        }
+        if self.args.explain_denials {
+            crate::talk::talk(&self.refused.told(denied));
+        }
+        if let (Some(checkpoint), false) = (checkpoint, self.args.quiet) {
+            crate::talk::talk(&super::summary::ended(status, checkpoint));
+        }
+        self.status.ended(status, checkpoint, denied);
+    }
 }
 
 /// The current folder.
@@ -94,101 +203,9 @@ fn author(directory: &AbsPath) -> Option<(String, String)> {
     Some((value("user.name")?, value("user.email")?))
 }
 
-/// The three pipes of a run without a terminal.
-struct Pipes {
-    ours: [OwnedFd; 3],
-    theirs: [OwnedFd; 3],
-}
-
-impl Pipes {
-    fn make() -> Result<Self, Failure> {
-        let pipe = || {
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-                .map_err(|e| Failure::fault(format!("cannot make a pipe: {e}")))
-        };
-        let (input, ours_in) = pipe()?;
-        let (ours_out, output) = pipe()?;
-        let (ours_err, errors) = pipe()?;
-        Ok(Self {
-            ours: [ours_in, ours_out, ours_err],
-            theirs: [input, output, errors],
-        })
-    }
-}
-
-/// Stands between the agent and the person until the agent has ended; says its status.
-fn accompany(
-    link: &mut Link,
-    agent: &Agent,
-    mut pipes: Option<Pipes>,
-    program: &str,
-    quiet: bool,
-) -> Result<i32, Failure> {
-    let mut raw = None;
-    let mut absent = Absent::default();
-    let mut settings = Settings::default();
-    let mut output: Vec<JoinHandle<()>> = Vec::new();
-    loop {
-        match link.hear()? {
-            PersonAnswer::Planned(planned) => {
-                absent = Absent::find(&planned.root, &planned.guarded);
-                settings = Settings::read(&planned.settings, &planned.home);
-                if !quiet {
-                    crate::talk::talk(&super::summary::planned(&planned));
-                }
-            }
-            PersonAnswer::Started(report) => {
-                if !quiet {
-                    crate::talk::talk(&super::summary::started(&report));
-                }
-                match (link.take(), pipes.take()) {
-                    (Some(master), None) => {
-                        raw = Raw::enter().ok();
-                        output.push(relay_terminal(agent, master)?);
-                    }
-                    (
-                        None,
-                        Some(Pipes {
-                            ours: [input, out, errors],
-                            theirs,
-                        }),
-                    ) => {
-                        drop(theirs);
-                        output.push(terminal::relay(std::fs::File::from(out), std::io::stdout()));
-                        output.push(terminal::relay(std::fs::File::from(errors), std::io::stderr()));
-                        terminal::relay(std::io::stdin(), std::fs::File::from(input));
-                        let _ = agent.set(None);
-                    }
-                    _ => {
-                        return Err(Failure::fault(
-                            "the daemon handed over something else than was asked for",
-                        ));
-                    }
-                }
-            }
-            PersonAnswer::Ended { status, checkpoint } => {
-                // Everything in the fence is gone, so its pipes and terminal are closed: what is left can be read out.
-                for relay in output {
-                    let _ = relay.join();
-                }
-                drop(raw.take());
-                for told in [absent.told(), settings.told()].into_iter().flatten() {
-                    crate::talk::talk(&told);
-                }
-                if let (Some(checkpoint), false) = (checkpoint, quiet) {
-                    crate::talk::talk(&super::summary::ended(status, &checkpoint));
-                }
-                return Ok(status);
-            }
-            PersonAnswer::Failed(fault) => return Err(not_started(&fault, program)),
-            _ => return Err(Failure::fault("the daemon answered something that was not asked")),
-        }
-    }
-}
-
 fn not_started(fault: &LaunchFault, program: &str) -> Failure {
     let exit = Exit::of_launch(fault.code);
-    let failure = Failure::new(exit, crate::visible::visible_lines(&fault.to_string()));
+    let failure = Failure::new(exit, crate::visible::visible_lines(&fault.to_string())).coded(fault.code);
     match (exit, fault.hint.is_empty()) {
         (Exit::NotFound, true) => failure.hint(where_outside(program)),
         (_, true) if matches!(fault.code, Code::FenceFailed | Code::FencePartial) => {
@@ -215,40 +232,4 @@ fn where_outside(program: &str) -> String {
         }
         None => "only programs in granted trees exist in there: `bailiwick policy show` lists them".into(),
     }
-}
-
-fn relay_terminal(agent: &Agent, master: OwnedFd) -> Result<JoinHandle<()>, Failure> {
-    let file =
-        |master: &OwnedFd| terminal::file(master).map_err(|e| Failure::fault(format!("cannot use the terminal: {e}")));
-    let (from, to) = (file(&master)?, file(&master)?);
-    terminal::resize(&master);
-    let _ = agent.set(Some(master));
-    terminal::relay(std::io::stdin(), to);
-    Ok(terminal::relay(from, std::io::stdout()))
-}
-
-/// What signals are passed to, once there is an agent: its terminal, if it has one.
-type Agent = Arc<OnceLock<Option<OwnedFd>>>;
-
-/// Passes signals on to the agent, and the terminal's size to its terminal. Before there is one, they end this command,
-/// and with it the order.
-fn pass_signals(link: &Link) -> Result<Agent, Failure> {
-    let fault = |e: std::io::Error| Failure::fault(format!("cannot watch for signals: {e}"));
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH]).map_err(fault)?;
-    let mut link = link.second().map_err(fault)?;
-    let agent = Agent::default();
-    let watched = Arc::clone(&agent);
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            match (signal, watched.get()) {
-                (SIGWINCH, Some(Some(master))) => terminal::resize(master),
-                (SIGWINCH, _) => {}
-                (other, Some(_)) => {
-                    let _ = link.say(&PersonCall::Signal(other));
-                }
-                (other, None) => std::process::exit(128 + other),
-            }
-        }
-    });
-    Ok(agent)
 }

@@ -47,9 +47,23 @@ pub fn run(args: &JsonArg) -> Done {
             visible(&task.context),
             visible(&task.command.join(" "))
         );
+        match (task.lasting, task.attended) {
+            (true, false) => tellln!("    alone: `bailiwick attach {}` comes back to it", task.id),
+            (true, true) => tellln!("    attended; `bailiwick attach {}` takes it over", task.id),
+            (false, _) => {}
+        }
         for port in &task.publish {
             tellln!("    port {} inside is seen at 127.0.0.1:{}", port.inside, port.outside);
         }
+    }
+    for (task, ended) in &status.ended {
+        tellln!(
+            "  {}  ended with status {ended}  {}  {}",
+            task.id,
+            visible(&task.context),
+            visible(&task.command.join(" "))
+        );
+        tellln!("    `bailiwick attach {}` shows its last output", task.id);
     }
     if status.tasks.is_empty() {
         tellln!("  no task runs");

@@ -178,6 +178,20 @@ pub fn started(report: &FenceReport) -> String {
     out
 }
 
+/// How to leave an agent that goes on by itself.
+pub fn lasting() -> String {
+    let mut out = String::new();
+    line(
+        &mut out,
+        "leave",
+        &format!(
+            "{} leaves it running, and so does a closed terminal; `bailiwick attach` comes back",
+            crate::terminal::DETACH_KEY
+        ),
+    );
+    out
+}
+
 /// How it ended.
 pub fn ended(status: i32, checkpoint: &str) -> String {
     let mut lines = checkpoint.lines();

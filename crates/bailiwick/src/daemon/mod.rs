@@ -4,11 +4,15 @@
 //! Trust: the path socket carries the person's own commands; peers of other users, and peers that live in a fence,
 //! are turned away. Gates speak on channels of their own (`task`), each bound to one task.
 
+mod attend;
 mod chores;
 pub mod kept;
+mod handover;
 pub mod person;
 pub mod plan;
 mod publish;
+pub mod refusals;
+mod screen;
 pub mod spare;
 mod surroundings;
 pub mod task;
@@ -31,7 +35,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use crate::context::store_failure;
 use crate::failure::{Done, Failure};
 use crate::places::Places;
-use surroundings::{KernelRandom, WallClock};
+pub use surroundings::{KernelRandom, WallClock};
 
 /// A daemon without tasks ends after this time.
 const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -60,6 +64,10 @@ pub struct Daemon {
     pub spares: spare::Spares,
     /// The tasks that run.
     pub running: Mutex<BTreeMap<TaskId, task::Handle>>,
+    /// What is refused to them.
+    pub refusals: refusals::Watched,
+    /// Tasks that have ended while nobody attended them.
+    pub unheard: attend::Unheard,
     /// Compiled rules, by what they were compiled from.
     compiled: Mutex<Vec<(Sources, Arc<Policy>)>>,
 }
@@ -226,9 +234,10 @@ fn open(places: Places) -> Result<Daemon, Failure> {
     let store = Arc::new(SqliteStore::open(&places.store()).map_err(|fault| store_failure(&fault))?);
     store.mark_lost(clock.now()).map_err(|fault| store_failure(&fault))?;
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+    let refusals = refusals::Watched::over(log.clone());
     Ok(Daemon {
         mediator: Arc::new(Mediator::new(
-            Arc::new(log.clone()),
+            Arc::new(refusals.clone()),
             Arc::clone(&clock),
             Arc::new(KernelRandom),
         )),
@@ -239,6 +248,8 @@ fn open(places: Places) -> Result<Daemon, Failure> {
         clock,
         spares: spare::Spares::new(program),
         running: Mutex::new(BTreeMap::new()),
+        refusals,
+        unheard: attend::Unheard::default(),
         compiled: Mutex::new(Vec::new()),
     })
 }

@@ -6,13 +6,17 @@
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bailiwick_fence::Channel;
 use bailiwick_gate::{LaunchFault, Ledger, Store};
-use bailiwick_model::{Code, Event};
+use bailiwick_model::{Code, Event, TaskId};
 
-use super::{Daemon, leave, lock, task};
+use super::{Daemon, attend, handover, leave, lock, task};
 use crate::protocol::{DaemonStatus, PROTOCOL, PersonAnswer, PersonCall, RunOrder, RunningTask, build};
+
+/// How long a task may take to end by itself.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Says why a connection ended before its time.
 pub type Ended = std::io::Error;
@@ -39,6 +43,12 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
                 return Err(std::io::Error::other("a frame came out of turn"));
             }
             PersonCall::Run(order) => return run(daemon, channel, &order),
+            PersonCall::Attach { task } => return attach(daemon, channel, task),
+            PersonCall::End { task, at_once } => channel.send(&end(daemon, task, at_once), &[])?,
+            PersonCall::Give { task, path, given } => {
+                let content = channel.take().ok();
+                channel.send(&handover::give(daemon, task, path, given, content), &[])?;
+            }
             PersonCall::Status => channel.send(&PersonAnswer::Status(Box::new(status(daemon))), &[])?,
             PersonCall::Checkpoint => {
                 let answer = daemon.log.checkpoint().map_or_else(
@@ -57,7 +67,7 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
     Ok(())
 }
 
-fn failed(code: Code, what: &str, cause: &str) -> PersonAnswer {
+pub(super) fn failed(code: Code, what: &str, cause: &str) -> PersonAnswer {
     PersonAnswer::Failed(LaunchFault {
         code,
         what: what.into(),
@@ -90,6 +100,7 @@ fn status(daemon: &Daemon) -> DaemonStatus {
         records: daemon.log.size(),
         log_healthy: daemon.log.is_healthy(),
         tasks,
+        ended: daemon.unheard.list(),
     }
 }
 
@@ -109,42 +120,166 @@ fn trust(daemon: &Daemon, file: String, digest: bailiwick_model::Digest, trusted
     }
 }
 
-/// Runs a task on this connection: when the connection closes, the task ends.
+/// Runs a task on this connection. When the connection closes, a task that is tied to it ends; another goes on.
 fn run(daemon: &Arc<Daemon>, mut channel: Channel, order: &RunOrder) -> Result<(), Ended> {
     let descriptors = std::iter::from_fn(|| channel.take().ok()).collect();
     let started = task::start(daemon, order, descriptors, &|planned| {
         channel.send(&PersonAnswer::Planned(Box::new(planned)), &[])
     });
-    let (handle, waiting, report, terminal) = match started {
-        Ok(started) => (started.handle, started.waiting, started.report, started.terminal),
+    let started = match started {
+        Ok(started) => started,
         Err(fault) => return channel.send(&PersonAnswer::Failed(fault), &[]),
     };
-    let terminal: Vec<_> = terminal.iter().map(AsFd::as_fd).collect();
-    if let Err(e) = channel.send(&PersonAnswer::Started(report), &terminal) {
-        handle.end();
-        waiting.wait(daemon);
-        return Err(e);
-    }
-    drop(terminal);
-    let answers = channel.second()?;
-    let ending = Arc::clone(daemon);
-    let wants_checkpoint = order.checkpoint;
-    let waiter = std::thread::spawn(move || {
-        let status = waiting.wait(&ending);
-        let checkpoint = wants_checkpoint.then(|| ending.log.checkpoint().ok()).flatten();
-        let _ = answers.send(&PersonAnswer::Ended { status, checkpoint }, &[]);
-        let _ = rustix::net::shutdown(&answers, rustix::net::Shutdown::Both);
-        // The next task finds its spares ready.
-        if let Err(e) = ending.spares.fill() {
-            talkln!("bailiwick: a spare process could not be started: {e}");
+    let handle = started.handle.clone();
+    let attended = if order.detached {
+        channel
+            .send(&PersonAnswer::Started(started.report.clone()), &[])
+            .map(|()| None)
+    } else {
+        take_seat(&handle, &channel, |_| PersonAnswer::Started(started.report.clone())).map(Some)
+    };
+    let (ending, checkpoint) = (Arc::clone(daemon), order.checkpoint);
+    let waiter = std::thread::spawn(move || see_out(&ending, started, checkpoint));
+    match attended {
+        Ok(None) => Ok(()),
+        Ok(Some(number)) => {
+            stay(&handle, channel, number);
+            if !handle.is_lasting() {
+                let _ = waiter.join();
+            }
+            Ok(())
         }
+        Err(e) => {
+            handle.end();
+            let _ = waiter.join();
+            Err(e)
+        }
+    }
+}
+
+/// Waits for a task's end and tells it; meanwhile tells what is refused, where that is wanted.
+fn see_out(daemon: &Arc<Daemon>, started: task::Started, checkpoint: bool) {
+    let handle = started.handle;
+    let attendance = Arc::clone(&handle.attendance);
+    let root = started.root;
+    let teller = started.refused.map(|refused| {
+        std::thread::spawn(move || {
+            for record in refused {
+                if let Some(refused) = crate::advice::refused(&record.event, &root) {
+                    attendance.say(&PersonAnswer::Refused(Box::new(refused)));
+                }
+            }
+        })
     });
+    let (status, denied) = started.waiting.wait(daemon);
+    if let Some(teller) = teller {
+        let _ = teller.join();
+    }
+    let ended = attend::Ended {
+        status,
+        checkpoint: checkpoint.then(|| daemon.log.checkpoint().ok()).flatten(),
+        denied,
+    };
+    let heard = handle.attendance.end(ended.clone());
+    if let (false, true, Some(screen)) = (heard, handle.is_lasting(), &handle.screen) {
+        daemon.unheard.keep(handle.describe(), ended, screen.take_recent());
+    }
+    // The next task finds its spares ready.
+    if let Err(e) = daemon.spares.fill() {
+        talkln!("bailiwick: a spare process could not be started: {e}");
+    }
+}
+
+/// Attends a task on this connection: gives the answer, with a seat at its terminal if it has one.
+fn take_seat(
+    handle: &task::Handle,
+    channel: &Channel,
+    answer: impl FnOnce(RunningTask) -> PersonAnswer,
+) -> Result<u64, Ended> {
+    let number = handle.attendance.next();
+    let seat = handle.screen.as_ref().map(|screen| screen.seat(number)).transpose()?;
+    let along: Vec<_> = seat
+        .iter()
+        .flat_map(|seat| [seat.recent.as_fd(), seat.output.as_fd(), seat.keyboard.as_fd()])
+        .collect();
+    channel.send(&answer(handle.describe()), &along)?;
+    handle.attendance.attend(number, channel.second()?);
+    Ok(number)
+}
+
+/// Passes on what the person says until they go.
+fn stay(handle: &task::Handle, mut channel: Channel, number: u64) {
     while let Ok(Some(call)) = channel.receive::<PersonCall>() {
-        if let PersonCall::Signal(number) = call {
-            handle.signal(number);
+        if let PersonCall::Signal(signal) = call {
+            handle.signal(signal);
+        }
+    }
+    let alone = handle.attendance.leave(number);
+    if let Some(screen) = &handle.screen {
+        screen.leave(number);
+    }
+    if alone && !handle.is_lasting() {
+        handle.end();
+    }
+}
+
+/// Attends a task that runs, or tells the end of one that nobody has heard.
+fn attach(daemon: &Daemon, channel: Channel, task: TaskId) -> Result<(), Ended> {
+    let running = lock(&daemon.running).get(&task).cloned();
+    let Some(handle) = running else {
+        if daemon.unheard.tell(task, &channel)? {
+            return Ok(());
+        }
+        return channel.send(
+            &failed(
+                Code::UnknownTask,
+                &format!("task {task} cannot be attended"),
+                "no such task runs",
+            ),
+            &[],
+        );
+    };
+    if !handle.is_lasting() {
+        let cause = "it was started to end with its command, which attends it";
+        return channel.send(
+            &failed(
+                Code::MalformedRequest,
+                &format!("task {task} cannot be attended"),
+                cause,
+            ),
+            &[],
+        );
+    }
+    let number = take_seat(&handle, &channel, |about| PersonAnswer::Attached(Box::new(about)))?;
+    stay(&handle, channel, number);
+    Ok(())
+}
+
+/// Ends a task: asks it to end by itself, unless it is to end at once, and does not wait for long.
+fn end(daemon: &Daemon, task: TaskId, at_once: bool) -> PersonAnswer {
+    let running = || lock(&daemon.running).get(&task).cloned();
+    let Some(handle) = running() else {
+        return failed(
+            Code::UnknownTask,
+            &format!("task {task} cannot be ended"),
+            "no such task runs",
+        );
+    };
+    let begun = std::time::Instant::now();
+    if !at_once {
+        // An interactive shell heeds the second only.
+        handle.signal(signal_hook::consts::SIGTERM);
+        handle.signal(signal_hook::consts::SIGHUP);
+        while running().is_some() && begun.elapsed() < GRACE {
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
     handle.end();
-    let _ = waiter.join();
-    Ok(())
+    while running().is_some() && begun.elapsed() < GRACE.saturating_mul(2) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    match running() {
+        None => PersonAnswer::Done,
+        Some(_) => failed(Code::Fault, &format!("task {task} does not end"), ""),
+    }
 }

@@ -10,21 +10,24 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
 use bailiwick_fence::{Control, Running};
 use bailiwick_gate::{
     FenceReport, FrameReader, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, TaskRow, TaskState,
 };
 use bailiwick_mediator::{Rules, Session, TaskFault, TaskSpec};
-use bailiwick_model::{AbsPath, Code, Event, Nonce, Obligation, Request, Resource, TaskId, Verb};
+use bailiwick_model::{AbsPath, Code, Event, Nonce, Obligation, Record, Request, Resource, TaskId, Verb};
 use bailiwick_policy::{Policy, Published};
 use bailiwick_proxy::Config;
 
 use super::kept::Kept;
+use super::attend::Attendance;
 use super::plan::{self, Granted, Materials};
+use super::screen::Screen;
 use super::spare::NetworkGate;
-use super::{Daemon, lock, publish};
+use super::{Daemon, lock, publish, refusals};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::places;
@@ -41,12 +44,29 @@ const LOG_HINT: &str = "see that there is room where the log lies: `bailiwick lo
 pub struct Handle {
     about: Arc<RunningTask>,
     fence: Arc<Control>,
+    /// Who attends it.
+    pub attendance: Arc<Attendance>,
+    /// Its terminal, if it has one.
+    pub screen: Option<Arc<Screen>>,
 }
 
 impl Handle {
     /// What `status` says of it.
     pub fn describe(&self) -> RunningTask {
-        (*self.about).clone()
+        RunningTask {
+            attended: self.attendance.is_attended(),
+            ..(*self.about).clone()
+        }
+    }
+
+    /// True when it goes on without anybody who attends it.
+    pub fn is_lasting(&self) -> bool {
+        self.about.lasting
+    }
+
+    /// What is in force round it, for errands.
+    pub fn fence(&self) -> &Control {
+        &self.fence
     }
 
     /// Passes a signal on to the agent.
@@ -70,8 +90,10 @@ pub struct Started {
     pub waiting: Waiting,
     /// What fence is in force.
     pub report: FenceReport,
-    /// The agent's terminal, if it has one.
-    pub terminal: Option<OwnedFd>,
+    /// What is refused, as it comes, where the order wants to hear it.
+    pub refused: Option<Receiver<Record>>,
+    /// The root of its context.
+    pub root: AbsPath,
 }
 
 /// What is kept to wait for the end.
@@ -80,15 +102,17 @@ pub struct Waiting {
     running: Running,
     gate: NetworkGate,
     ports: publish::Open,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Waiting {
-    /// Waits for the agent's end and clears up behind it; says its status.
-    pub fn wait(mut self, daemon: &Daemon) -> i32 {
+    /// Waits for the agent's end and clears up behind it; says its status, and how much was refused.
+    pub fn wait(mut self, daemon: &Daemon) -> (i32, u64) {
         let status = self.running.wait();
         drop(self.ports);
         end(daemon, self.row.id, status);
         daemon.chores.end_gate(self.gate);
+        let denied = daemon.refusals.end(self.row.id);
         let at = daemon.clock.now();
         let row = TaskRow {
             state: TaskState::Ended { at, status },
@@ -96,7 +120,11 @@ impl Waiting {
         };
         lock(&daemon.running).remove(&row.id);
         daemon.chores.keep(row);
-        status
+        if let Some(reader) = self.reader {
+            // All that wrote to the terminal is gone, so it ends, once what is left has been read out.
+            let _ = reader.join();
+        }
+        (status, denied)
     }
 }
 
@@ -197,6 +225,7 @@ pub fn start(
     );
     if let Err(cause) = &begun {
         end(daemon, row.id, Exit::of_launch(cause.code) as i32);
+        daemon.refusals.end(row.id);
     }
     begun
 }
@@ -282,6 +311,13 @@ fn begin(
         };
         daemon.record(Some(row.id), event).map_err(|e| of_task(e.into()))?;
     }
+    let (hearer, refused) = if order.explain {
+        let (hearer, refused) = sync_channel(refusals::WAITING);
+        (Some(hearer), Some(refused))
+    } else {
+        (None, None)
+    };
+    daemon.refusals.begin(row.id, hearer);
     let trees: Vec<Nonce> = grants.iter().map(Spent::nonce).collect();
     let started = launcher.launch(grants, &planning.plan, stdio);
     let started = match started {
@@ -326,10 +362,16 @@ fn begin(
         command: row.command.clone(),
         started: row.started,
         publish: published.into_iter().map(Into::into).collect(),
+        lasting: order.terminal.is_some() && !order.tied,
+        attended: false,
     };
+    let screen = started.terminal.map(Screen::over).transpose();
+    let (screen, reader) = screen.map_err(io("cannot use the agent's terminal"))?.unzip();
     let handle = Handle {
         about: Arc::new(about),
         fence,
+        attendance: Arc::default(),
+        screen,
     };
     lock(&daemon.running).insert(row.id, handle.clone());
     Ok(Started {
@@ -339,9 +381,11 @@ fn begin(
             running: started.child,
             gate,
             ports,
+            reader,
         },
         report: started.report,
-        terminal: started.terminal,
+        refused,
+        root: context.root.clone(),
     })
 }
 

@@ -1,0 +1,82 @@
+//! What is refused to each task while it runs: counted, and told to whoever wants to hear it live.
+//!
+//! It stands between the mediator and the log, and looks at each record on its way there: what is told is what is on
+//! record, and nothing else.
+//! Promises: P10 (the record comes first). Trust: records hold names that agents chose; they are shown by whoever prints
+//! them. Not here: what a refusal means to a person (`advice`).
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
+
+use bailiwick_gate::{Ledger, LedgerFault, Pending};
+use bailiwick_ledger::Log;
+use bailiwick_model::{Durability, Event, Record, TaskId, Verdict};
+
+use super::lock;
+
+/// Refusals that may wait for whoever hears of them; more are counted only.
+pub const WAITING: usize = 1024;
+
+/// The log, watched.
+#[derive(Clone)]
+pub struct Watched {
+    log: Log,
+    tasks: Arc<Mutex<BTreeMap<TaskId, Refusals>>>,
+}
+
+/// What has been refused to one task.
+#[derive(Default)]
+struct Refusals {
+    count: u64,
+    hearer: Option<SyncSender<Record>>,
+}
+
+impl Watched {
+    /// Watches a log.
+    pub fn over(log: Log) -> Self {
+        Self {
+            log,
+            tasks: Arc::default(),
+        }
+    }
+
+    /// Watches a task from now on: its program begins.
+    pub fn begin(&self, task: TaskId, hearer: Option<SyncSender<Record>>) {
+        lock(&self.tasks).insert(task, Refusals { count: 0, hearer });
+    }
+
+    /// Ends watching a task; says how much was refused to it. Who hears of it hears no more.
+    pub fn end(&self, task: TaskId) -> u64 {
+        lock(&self.tasks).remove(&task).map_or(0, |refusals| refusals.count)
+    }
+}
+
+/// True for what was denied, asked of nobody, or refused by a gate itself.
+pub fn is_refusal(event: &Event) -> bool {
+    match event {
+        Event::Decided { decision, .. } => decision.verdict != Verdict::Allow,
+        Event::Refused { .. } => true,
+        _ => false,
+    }
+}
+
+impl Ledger for Watched {
+    fn append(&self, record: &Record, durability: Durability) -> Result<Box<dyn Pending>, LedgerFault> {
+        let pending = self.log.append(record, durability)?;
+        if is_refusal(&record.event)
+            && let Some(task) = record.task
+            && let Some(refusals) = lock(&self.tasks).get_mut(&task)
+        {
+            refusals.count = refusals.count.saturating_add(1);
+            if let Some(hearer) = &refusals.hearer {
+                let _ = hearer.try_send(record.clone());
+            }
+        }
+        Ok(pending)
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.log.is_healthy()
+    }
+}
