@@ -34,6 +34,8 @@ enum Command {
     Give(GiveArgs),
     /// Say whether an act may be done here, by which rule, and what would change it
     Can(CanArgs),
+    /// Say what was refused last; works inside, too
+    Last(LastArgs),
     /// Say why something was decided, by the id that stood in its message
     Explain(ExplainArgs),
     /// Check or show the rules that hold here
@@ -135,6 +137,17 @@ pub struct CanArgs {
     /// Judge as for this program, with its profile
     #[arg(long, value_name = "PROGRAM")]
     pub program: Option<String>,
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `last` takes.
+#[derive(Debug, Args)]
+pub struct LastArgs {
+    /// How many
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+    pub count: usize,
     /// Answer as JSON
     #[arg(long)]
     pub json: bool,
@@ -272,12 +285,16 @@ pub fn run() -> Done {
             });
         }
     };
+    if commands::last::is_inside() && !matches!(typed.command, Command::Last(_)) {
+        return Err(commands::last::only_outside());
+    }
     match typed.command {
         Command::Run(args) => commands::run::run(&args),
         Command::Attach(args) => commands::attach::attach(&args),
         Command::Stop(args) => commands::attach::stop(&args),
         Command::Give(args) => commands::give::run(&args),
         Command::Can(args) => commands::can::run(&args),
+        Command::Last(args) => commands::last::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Policy(PolicyCommand::Check(args)) => commands::policy::check(&args),
         Command::Policy(PolicyCommand::Show(args)) => commands::policy::show(&args),

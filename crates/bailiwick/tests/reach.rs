@@ -266,3 +266,58 @@ fn p8_what_somebody_laid_in_a_files_place_is_not_given() {
     assert_eq!(go(child).1, "notes.txt\n");
     go(other);
 }
+
+#[test]
+fn p8_inside_the_last_refusal_can_be_asked_for_and_nothing_else() {
+    for kit in kits() {
+        let inside = kit
+            .shell("curl -s http://evil.example.test/ > /dev/null; bailiwick last; bailiwick last --json")
+            .ok();
+        let mut lines = inside.stdout.lines();
+        let (code, id) = lines.next().unwrap().split_once(' ').unwrap();
+        assert_eq!(code, "no-rule");
+        let json: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+        assert_eq!(
+            json["refused"][0],
+            serde_json::json!({ "code": code, "id": id }),
+            "{json}"
+        );
+        assert!(
+            inside.stderr.contains(&format!("`bailiwick explain {id}`")),
+            "{}",
+            inside.stderr
+        );
+        for told in ["evil.example.test", "preset", "layer"] {
+            assert!(!inside.stdout.contains(told), "no policy: {}", inside.stdout);
+        }
+        let outside = kit.run(&["last"]).ok().stdout;
+        assert!(outside.contains(id) && outside.contains("to change it: "), "{outside}");
+        let nothing = kit.shell("bailiwick last").ok();
+        assert!(
+            nothing.stdout.is_empty() && nothing.stderr.contains("nothing was refused"),
+            "{}",
+            nothing.stderr
+        );
+        for line in [
+            "trust",
+            "status",
+            "give x",
+            "attach",
+            "stop x",
+            "explain x",
+            "can 'read x'",
+            "run -- true",
+            "daemon stop",
+        ] {
+            let told = kit.shell(&format!("bailiwick {line}")).status_is(2).stderr;
+            assert!(told.contains("inside of a bailiwick"), "{line}: {told}");
+        }
+        // Also without the variable the daemon is not there.
+        let told = kit
+            .shell("env -u BAILIWICK bailiwick status; env -u BAILIWICK bailiwick trust")
+            .stderr;
+        assert!(!told.contains("trusted:"), "{told}");
+        let other = kit.shell("for path in last grant; do curl -s -o /dev/null -w '%{http_code} ' -X POST http://bailiwick.internal/$path; done");
+        assert_eq!(other.stdout, "404 404 ");
+    }
+}

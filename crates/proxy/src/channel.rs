@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bailiwick_gate::{Client, ClientFault, FrameReader, GateKind, Outcome, Permit, Refusal, Reply, Settlement, Spent};
@@ -14,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::last::Last;
 use crate::limits;
 use crate::refusal::Refused;
 
@@ -42,6 +44,8 @@ enum Say {
 pub(crate) struct Channel {
     task: TaskId,
     say: mpsc::UnboundedSender<Say>,
+    /// What was refused last.
+    pub(crate) last: Arc<Last>,
 }
 
 impl Channel {
@@ -61,7 +65,8 @@ impl Channel {
             notes: HashMap::new(),
             out: hello,
         };
-        Ok((Self { task, say }, line.run(socket, said)))
+        let last = Arc::default();
+        Ok((Self { task, say, last }, line.run(socket, said)))
     }
 
     /// The task on whose behalf the channel asks.
@@ -79,13 +84,13 @@ impl Channel {
         };
         let permit = match outcome {
             Ok(Ok(Outcome::Allow(permit))) => permit,
-            Ok(Ok(Outcome::Deny(refusal))) => return Err(Refused::new(refusal, request.to_string())),
+            Ok(Ok(Outcome::Deny(refusal))) => return Err(self.refused(refusal, request.to_string())),
             Ok(Ok(Outcome::Ask(question))) => {
                 let refusal = Refusal {
                     id: question.id,
                     code: Code::NobodyToAsk,
                 };
-                return Err(Refused::new(refusal, request.to_string()));
+                return Err(self.refused(refusal, request.to_string()));
             }
             Ok(Err(_)) | Err(_) => return Err(Refused::unavailable(request.to_string())),
         };
@@ -101,7 +106,7 @@ impl Channel {
             Err(fault) => {
                 self.settle(nonce, false, fault.to_string());
                 let refusal = Refusal { id, code: fault.code() };
-                Err(Refused::new(refusal, request.to_string()))
+                Err(self.refused(refusal, request.to_string()))
             }
         }
     }
@@ -114,9 +119,14 @@ impl Channel {
             return Refused::unavailable(what);
         }
         match tokio::time::timeout(limits::ANSWER_TIME, answered).await {
-            Ok(Ok(refusal)) => Refused::new(refusal, what).because(why),
+            Ok(Ok(refusal)) => self.refused(refusal, what).because(why),
             Ok(Err(_)) | Err(_) => Refused::unavailable(what),
         }
+    }
+
+    fn refused(&self, refusal: Refusal, act: impl Into<String>) -> Refused {
+        self.last.remember(refusal.clone());
+        Refused::new(refusal, act)
     }
 
     fn settle(&self, nonce: Nonce, done: bool, note: String) {

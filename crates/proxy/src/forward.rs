@@ -22,6 +22,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::channel::Effect;
 use crate::dial::{Gate, Known, Reached};
+use crate::last::OWN_HOST;
 use crate::limits;
 use crate::refusal::Refused;
 use crate::serve::Seat;
@@ -206,6 +207,9 @@ impl Gate {
             Ok(url) => url,
             Err((code, why)) => return Err(self.channel.refuse(code, &written, &why).await),
         };
+        if matches!(road, Road::Proxy) && url.host.to_string() == OWN_HOST {
+            return Ok(self.channel.last.answer(request.method(), &url.target()));
+        }
         let Some(method) = Method::parse(request.method().as_str()) else {
             let why = "the method is none that rules know";
             return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await);

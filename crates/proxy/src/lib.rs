@@ -17,6 +17,7 @@ mod dial;
 mod dns;
 mod forward;
 mod greeting;
+mod last;
 pub mod limits;
 mod names;
 mod publish;
@@ -26,6 +27,7 @@ mod synthetic;
 mod tunnel;
 
 pub use config::{Config, Service};
+pub use last::OWN_HOST;
 pub use names::{Resolve, SystemResolver};
 pub use publish::{Pair, PairSender, Pairs, pairs};
 pub use serve::{GateFault, run};

@@ -25,11 +25,6 @@ pub fn store_if_there(places: &Places) -> Result<Option<SqliteStore>, Failure> {
 /// Runs the command.
 pub fn run(args: &TrustArgs) -> Done {
     let places = Places::find()?;
-    if std::env::var_os("BAILIWICK").is_some() {
-        return Err(Failure::usage(
-            "trust is given by a person, outside: this is the inside of a bailiwick",
-        ));
-    }
     let here = super::run::here()?;
     let mut context = Context::find(&here, &places, None, None)?;
     let Some(file) = context.sources.project.clone() else {

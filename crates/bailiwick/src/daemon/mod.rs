@@ -6,8 +6,8 @@
 
 mod attend;
 mod chores;
-pub mod kept;
 mod handover;
+pub mod kept;
 pub mod person;
 pub mod plan;
 mod publish;

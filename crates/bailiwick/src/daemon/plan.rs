@@ -16,7 +16,7 @@ use super::kept::placed;
 use crate::protocol::RunOrder;
 
 /// Where the network gate listens inside for programs that know proxies.
-const PROXY_PORT: u16 = 3128;
+pub const PROXY_PORT: u16 = 3128;
 
 /// The scratch folder into which the person can hand copies of files while the task runs.
 pub const HANDOVER: &str = "/tmp/handover";
@@ -54,6 +54,8 @@ pub struct Materials<'a> {
     pub settings: &'a Settings,
     /// Who the agent is.
     pub identity: IdMap,
+    /// This program itself, which the agent may ask what was refused last.
+    pub program: Option<AbsPath>,
     /// The machine's memory, in bytes: a task without a limit of its own gets three quarters of it.
     pub machine_memory: Option<u64>,
 }
@@ -108,6 +110,17 @@ fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
         let known = modes.entry(&granted.tree).or_insert(mode);
         *known = mode.max(*known);
     }
+    let own = from.program.iter().filter(|program| {
+        let mut shown = from.granted.iter();
+        !shown.any(|granted| granted.tree.holds(program))
+    });
+    let own = own.map(|program| Bind {
+        source: program.clone(),
+        target: program.clone(),
+        mode: BindMode::Read,
+        own: false,
+        optional: true,
+    });
     modes
         .into_iter()
         // What is kept stands in place of the person's own folder of that name, whoever grants that.
@@ -126,6 +139,7 @@ fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
             own: true,
             optional: false,
         }))
+        .chain(own)
         .collect()
 }
 
@@ -250,8 +264,14 @@ fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
     for (name, value) in &from.settings.environment_set {
         put(name, &placed(value, from.home, from.root));
     }
-    all.entry("PATH".into())
+    let path = all
+        .entry("PATH".into())
         .or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let own = from.program.as_ref().and_then(AbsPath::parent);
+    if let Some(own) = own.filter(|own| !path.split(':').any(|folder| folder == own.as_str())) {
+        path.push(':');
+        path.push_str(own.as_str());
+    }
     all.entry("SHELL".into()).or_insert_with(|| "/bin/sh".into());
     all.into_iter().collect()
 }

@@ -22,8 +22,8 @@ use bailiwick_model::{AbsPath, Code, Event, Nonce, Obligation, Record, Request, 
 use bailiwick_policy::{Policy, Published};
 use bailiwick_proxy::Config;
 
-use super::kept::Kept;
 use super::attend::Attendance;
+use super::kept::Kept;
 use super::plan::{self, Granted, Materials};
 use super::screen::Screen;
 use super::spare::NetworkGate;
@@ -281,6 +281,7 @@ fn begin(
         kept: &kept,
         settings: policy.settings(),
         identity,
+        program: own_program(),
         machine_memory: machine_memory(),
     });
     let ordered: Vec<Published> = order.publish.iter().map(|port| (*port).into()).collect();
@@ -425,6 +426,12 @@ fn permit(daemon: &Daemon, request: &Request, root: &AbsPath) -> Result<Spent, L
             &format!("`bailiwick explain {}` says why", refusal.id),
         )),
     }
+}
+
+/// This program, where it lies now.
+fn own_program() -> Option<AbsPath> {
+    let program = std::env::current_exe().ok()?;
+    program.is_file().then(|| AbsPath::new(program).ok()).flatten()
 }
 
 /// The machine's memory, in bytes (sysinfo(2)).

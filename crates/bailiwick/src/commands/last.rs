@@ -1,0 +1,124 @@
+//! `bailiwick last`: what was refused last. Inside a fence it asks the network gate, which tells codes and ids; outside
+//! it reads the log, and says why.
+//!
+//! Promises: P8 (inside nothing can be asked for, answered or granted). Trust: inside, this program runs as part of the
+//! agent, with the agent's authority.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bailiwick_model::{AbsPath, Event, TaskId};
+use bailiwick_proxy::OWN_HOST;
+use serde_json::{Value, json};
+
+use crate::advice;
+use crate::cli::LastArgs;
+use crate::daemon::plan::PROXY_PORT;
+use crate::failure::{Done, Failure};
+use crate::places::Places;
+use crate::protocol::RefusedAct;
+
+/// The variable that tells a program that it runs inside.
+const INSIDE: &str = "BAILIWICK";
+
+/// Longest answer that is read, in bytes.
+const LONGEST: u64 = 64 * 1024;
+
+/// True inside a fence.
+pub fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// What every command but this one says inside.
+pub fn only_outside() -> Failure {
+    Failure::usage("this is the inside of a bailiwick: the commands are for the person outside")
+        .hint("`bailiwick last` says what was refused last, so that you can tell the person who started you")
+}
+
+/// Runs the command.
+pub fn run(args: &LastArgs) -> Done {
+    if is_inside() { inside(args) } else { outside(args) }
+}
+
+fn inside(args: &LastArgs) -> Done {
+    let answer = asked().map_err(|e| Failure::fault(format!("the network gate does not say what was refused: {e}")))?;
+    let refused = answer
+        .get("refused")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let refused: Vec<Value> = refused.into_iter().take(args.count).collect();
+    if args.json {
+        tellln!("{}", json!({ "refused": refused }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    for one in &refused {
+        tellln!("{} {}", text(one, "code"), text(one, "id"));
+    }
+    match refused.first() {
+        None => talkln!(
+            "nothing was refused by the network gate; a file that is not there, or cannot be changed, was not granted"
+        ),
+        Some(last) => talkln!(
+            "hint: ask the person who started you: outside, `bailiwick explain {}` says why, and what would change it",
+            text(last, "id")
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the gate.
+fn asked() -> std::io::Result<Value> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PROXY_PORT))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let request = format!("GET http://{OWN_HOST}/last HTTP/1.1\r\nHost: {OWN_HOST}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut text = String::new();
+    stream.take(LONGEST).read_to_string(&mut text)?;
+    let odd = || std::io::Error::other("its answer cannot be read");
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(odd)?;
+    if !head.starts_with("HTTP/1.1 200 ") {
+        return Err(odd());
+    }
+    serde_json::from_str(body).map_err(|_| odd())
+}
+
+fn outside(args: &LastArgs) -> Done {
+    let places = Places::find()?;
+    super::log::catch_up(&places);
+    let mut kept: VecDeque<(TaskId, RefusedAct)> = VecDeque::new();
+    let mut roots = std::collections::BTreeMap::new();
+    for entry in super::log::read(&places.log())? {
+        let (_, record) = entry?;
+        let Some(task) = record.task else { continue };
+        if let Event::TaskStarted { context, .. } = &record.event {
+            roots.insert(task, AbsPath::new(&context.0).unwrap_or(AbsPath::root()));
+        }
+        // Before its program began, it was asked what the task may have whole: that is no refusal to the agent.
+        let Some(root) = roots.get(&task) else { continue };
+        if let Some(refused) = advice::refused(&record.event, root) {
+            kept.push_front((task, refused));
+            kept.truncate(args.count);
+        }
+    }
+    if args.json {
+        let refused: Vec<_> = kept
+            .iter()
+            .map(|(task, refused)| json!({ "task": task, "refused": refused }))
+            .collect();
+        tellln!("{}", json!({ "refused": refused }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (task, refused) in &kept {
+        crate::talk::tell(&refused.told);
+        tellln!("  {} in task {task}", refused.id);
+    }
+    if kept.is_empty() {
+        talkln!("bailiwick: nothing on record was refused");
+    }
+    Ok(ExitCode::SUCCESS)
+}

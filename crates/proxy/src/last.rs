@@ -1,0 +1,76 @@
+//! What was refused last, for the agent to ask: codes and ids, so that it can tell a person which refusal it means.
+//!
+//! Promises: P8 (nothing can be asked for or granted this way: it is read only). Trust: whoever asks is the agent. It
+//! learns what each refusal told it already; nothing of the rules.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use bailiwick_gate::Refusal;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Response, StatusCode};
+
+use crate::forward::{Body, whole};
+
+/// The name under which the gate itself is asked, through the proxy. `internal` is a zone that no public name server
+/// will ever have.
+pub const OWN_HOST: &str = "bailiwick.internal";
+
+/// How many refusals are remembered.
+const KEPT: usize = 16;
+
+/// The last refusals.
+#[derive(Debug, Default)]
+pub(crate) struct Last(Mutex<VecDeque<Refusal>>);
+
+impl Last {
+    /// Remembers one.
+    pub(crate) fn remember(&self, refusal: Refusal) {
+        if let Ok(mut kept) = self.0.lock() {
+            kept.push_front(refusal);
+            kept.truncate(KEPT);
+        }
+    }
+
+    /// The answer to a request for the gate itself: at `/last`, the refusals as JSON, the last one first.
+    pub(crate) fn answer(&self, method: &Method, path: &str) -> Response<Body> {
+        let mut response = Response::new(whole("ask for /last\n"));
+        if *method != Method::GET || path != "/last" {
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            return response;
+        }
+        let kept = self.0.lock().map(|kept| kept.clone()).unwrap_or_default();
+        let lines = kept
+            .iter()
+            .map(|refusal| serde_json::json!({ "code": refusal.code, "id": refusal.id }));
+        let body = serde_json::json!({ "refused": lines.collect::<Vec<_>>() });
+        *response.body_mut() = whole(format!("{body}\n"));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiwick_model::{Code, DecisionId};
+
+    use super::*;
+
+    #[test]
+    fn only_the_last_refusals_can_be_asked_for() {
+        let last = Last::default();
+        for number in 0..20u8 {
+            last.remember(Refusal {
+                id: DecisionId([number; 6]),
+                code: Code::NoRule,
+            });
+        }
+        assert_eq!(last.0.lock().unwrap().len(), KEPT);
+        assert_eq!(last.0.lock().unwrap()[0].id, DecisionId([19; 6]));
+        assert_eq!(last.answer(&Method::GET, "/last").status(), StatusCode::OK);
+        for (method, path) in [(Method::POST, "/last"), (Method::GET, "/"), (Method::GET, "/grant")] {
+            assert_eq!(last.answer(&method, path).status(), StatusCode::NOT_FOUND);
+        }
+    }
+}
