@@ -373,7 +373,15 @@ fn send(child: &std::process::Child, signal: rustix::process::Signal) {
 #[test]
 fn signals_reach_the_agent() {
     let kit = Bailiwick::new();
-    let mut child = begun(&kit, "trap 'touch heard; exit 9' INT; while :; do sleep 0.05; done");
+    let mut child = begun(
+        &kit,
+        "trap 'touch heard; exit 9' INT; touch trapped; while :; do sleep 0.05; done",
+    );
+    let start = std::time::Instant::now();
+    while !kit.project().join("trapped").exists() {
+        assert!(start.elapsed() < std::time::Duration::from_secs(20), "the trap is set");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     send(&child, rustix::process::Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(9));
     assert!(kit.project().join("heard").exists());
