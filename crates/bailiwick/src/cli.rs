@@ -32,6 +32,8 @@ enum Command {
     Stop(StopArgs),
     /// Hand copies of files to a running task
     Give(GiveArgs),
+    /// Write a commented bailiwick.toml that fits this project
+    Init(InitArgs),
     /// Say whether an act may be done here, by which rule, and what would change it
     Can(CanArgs),
     /// Say what was refused last; works inside, too
@@ -127,6 +129,14 @@ pub struct GiveArgs {
     /// The files and folders
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+}
+
+/// What `init` takes.
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Print it, and write nothing
+    #[arg(long)]
+    pub print: bool,
 }
 
 /// What `can` takes.
@@ -293,6 +303,7 @@ pub fn run() -> Done {
         Command::Attach(args) => commands::attach::attach(&args),
         Command::Stop(args) => commands::attach::stop(&args),
         Command::Give(args) => commands::give::run(&args),
+        Command::Init(args) => commands::init::run(&args),
         Command::Can(args) => commands::can::run(&args),
         Command::Last(args) => commands::last::run(&args),
         Command::Explain(args) => commands::explain::run(&args),

@@ -14,14 +14,23 @@ const SAYS_NOTHING: [&str; 3] = ["readme", "license", "bailiwick.toml"];
 /// Folders that hold what others made.
 const OTHERS: [&str; 4] = ["node_modules", "target", "vendor", "venv"];
 
+/// Names that tell of C or C++.
+const C: [&str; 9] = [
+    "Makefile",
+    "CMakeLists.txt",
+    "meson.build",
+    "configure.ac",
+    "*.c",
+    "*.cc",
+    "*.cpp",
+    "*.h",
+    "*.hpp",
+];
+
 /// The profiles of the toolchains that a project is for. For a folder without a project in it, all there are.
 pub fn recognized(root: &Path) -> Vec<String> {
-    let mut found = BTreeSet::new();
     let (names, folders) = listed(root);
-    marked(&names, &mut found);
-    for folder in folders.iter().filter(|folder| !OTHERS.contains(&folder.as_str())) {
-        marked(&listed(&root.join(folder)).0, &mut found);
-    }
+    let mut found = found_in(root, &names, &folders);
     let says = |name: &String| {
         let name = name.to_lowercase();
         !name.starts_with('.') && !SAYS_NOTHING.iter().any(|known| name.starts_with(known))
@@ -30,6 +39,36 @@ pub fn recognized(root: &Path) -> Vec<String> {
         found.extend(bailiwick_policy::toolchains().map(|(profile, _)| profile));
     }
     found.into_iter().map(str::to_owned).collect()
+}
+
+/// The profiles of the toolchains whose files lie in a project.
+pub fn found(root: &Path) -> Vec<String> {
+    let (names, folders) = listed(root);
+    found_in(root, &names, &folders)
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// True where sources of C or C++ lie, or what builds them.
+pub fn is_c(root: &Path) -> bool {
+    let (names, folders) = listed(root);
+    let holds = |names: &[String]| names.iter().any(|name| C.iter().any(|mark| fits(mark, name)));
+    holds(&names) || own(&folders).any(|folder| holds(&listed(&root.join(folder)).0))
+}
+
+fn found_in(root: &Path, names: &[String], folders: &[String]) -> BTreeSet<&'static str> {
+    let mut found = BTreeSet::new();
+    marked(names, &mut found);
+    for folder in own(folders) {
+        marked(&listed(&root.join(folder)).0, &mut found);
+    }
+    found
+}
+
+/// The folders that hold the project's own.
+fn own(folders: &[String]) -> impl Iterator<Item = &String> {
+    folders.iter().filter(|folder| !OTHERS.contains(&folder.as_str()))
 }
 
 fn marked(names: &[String], found: &mut BTreeSet<&'static str>) {

@@ -7,6 +7,7 @@ pub mod company;
 pub mod doctor;
 pub mod explain;
 pub mod give;
+pub mod init;
 pub mod last;
 pub mod log;
 pub mod made;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod agents;
+mod init;
 mod install;
 mod kept;
 mod toolchains;
