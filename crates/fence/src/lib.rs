@@ -7,7 +7,7 @@
 //! starts).
 //! Trust: plans come from the daemon. What lies in granted trees, and the program itself, are hostile.
 //! Not here: who decides what a plan holds (`mediator`, the daemon), and what is served to the fence (`proxy`).
-//! The only room with `unsafe`, all of it in `sys`.
+//! All `unsafe` of this room stands in `sys`.
 //! See: `docs/design/fence.md`.
 
 mod channel;

@@ -64,7 +64,11 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ("sqlx*", &["store"], "one room knows the database"),
     ("landlock", &["fence"], "the kernel's fence is put up in one room"),
     ("seccompiler", &["fence"], "the kernel's fence is put up in one room"),
-    ("libc", &["fence"], "raw calls need `unsafe`, which only this room has"),
+    (
+        "libc",
+        &["fence", "probe"],
+        "raw calls need `unsafe`, which only these rooms have",
+    ),
     ("nix", &["fence"], "see `rustix`: one is enough"),
     ("ed25519-dalek", &["ledger"], "one room signs"),
     ("clap", &["bailiwick"], "one room talks to people"),

@@ -46,16 +46,18 @@ fn has_word(code: &str, word: &str) -> bool {
 }
 
 #[test]
-fn unsafe_stands_in_the_fence_only() {
+fn unsafe_stands_in_the_fence_and_in_one_file_of_the_probe() {
     let mut findings = Vec::new();
     for file in rust_files() {
-        if file.room() != Some("fence") {
+        // What is tried from inside is made of raw calls, too: all of them stand in one file.
+        let may = file.room() == Some("fence") || file.path == "crates/probe/src/sys.rs";
+        if !may {
             let code = code_only(&file.text);
             for word in ["unsafe", "unsafe_code"] {
                 hold!(
                     findings,
                     !has_word(&code, word),
-                    "{}: `{word}` stands outside crates/fence",
+                    "{}: `{word}` stands outside crates/fence and crates/probe/src/sys.rs",
                     file.path
                 );
             }

@@ -1,0 +1,35 @@
+//! The levels of the fence, and what each of them is known not to hold.
+
+/// One level.
+#[derive(Debug)]
+pub struct Level {
+    /// Its name.
+    pub name: &'static str,
+    /// How `run` is asked for it.
+    pub arguments: &'static [&'static str],
+    /// Attempts that it does not hold yet, and what they wait for. One that is held must go from here.
+    pub pending: &'static [(&'static str, &'static str)],
+}
+
+/// Names that are not there when a task starts: a mount has nothing to lie on.
+const ABSENT: &str = "the powerbox, to guard names that are absent at the start";
+
+/// The levels that are tried.
+pub const LEVELS: &[Level] = &[Level {
+    name: "namespace",
+    arguments: &[],
+    pending: &[
+        ("guarded-nested-parent-swapped", ABSENT),
+        ("names-claude-deeper", ABSENT),
+        ("names-claude-local", ABSENT),
+        ("names-envrc-deeper", ABSENT),
+        ("names-folder-renamed-to-git", ABSENT),
+        ("names-git-commondir", ABSENT),
+        ("names-git-config-worktree", ABSENT),
+        ("names-idea", ABSENT),
+        ("names-mcp-deeper", ABSENT),
+        ("names-repository-of-its-own", ABSENT),
+        ("names-rules-deeper", ABSENT),
+        ("names-vscode-deeper", ABSENT),
+    ],
+}];
