@@ -143,7 +143,10 @@ fn a_task_goes_on_when_its_person_leaves_and_comes_back() {
         window.until("first\r\n");
         window.says(KEY);
         let told = window.until(" ends it");
-        assert!(told.contains("goes on alone; `bailiwick attach "), "{told}");
+        assert!(
+            told.contains("goes on alone") && told.contains("`bailiwick attach "),
+            "{told}"
+        );
         assert_eq!(window.ends(), 0);
         let task = tasks(&kit).remove(0);
         assert_eq!((&task["lasting"], &task["attended"]), (&true.into(), &false.into()));

@@ -77,9 +77,8 @@ pub trait Hears {
 
 /// Says how to come back to a task.
 pub fn say_alone(task: TaskId) {
-    talkln!(
-        "bailiwick: task {task} goes on alone; `bailiwick attach {task}` comes back to it, `bailiwick stop {task}` ends it"
-    );
+    talkln!("bailiwick: task {task} goes on alone");
+    talkln!("  `bailiwick attach {task}` comes back to it, `bailiwick stop {task}` ends it");
 }
 
 /// What signals are passed to, once there is an agent: its terminal, if it has one.

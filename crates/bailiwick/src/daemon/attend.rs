@@ -47,6 +47,8 @@ struct State {
     last: u64,
     line: Option<(u64, Channel)>,
     ended: Option<Ended>,
+    /// True when a person has ended it by name: that is no news then.
+    known: bool,
 }
 
 impl Attendance {
@@ -87,6 +89,11 @@ impl Attendance {
         mine && state.ended.is_none()
     }
 
+    /// A person ends it by name, and knows.
+    pub fn take_as_known(&self) {
+        lock(&self.0).known = true;
+    }
+
     /// True when somebody attends.
     pub fn is_attended(&self) -> bool {
         lock(&self.0).line.is_some()
@@ -101,7 +108,7 @@ impl Attendance {
                 hang_up(line);
                 heard
             }
-            None => false,
+            None => state.known,
         };
         state.ended = Some(ended);
         heard

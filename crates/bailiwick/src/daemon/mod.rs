@@ -12,6 +12,7 @@ pub mod person;
 pub mod plan;
 mod publish;
 pub mod refusals;
+mod replay;
 mod screen;
 pub mod spare;
 mod surroundings;

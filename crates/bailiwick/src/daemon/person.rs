@@ -265,6 +265,7 @@ fn end(daemon: &Daemon, task: TaskId, at_once: bool) -> PersonAnswer {
             "no such task runs",
         );
     };
+    handle.attendance.take_as_known();
     let begun = std::time::Instant::now();
     if !at_once {
         // An interactive shell heeds the second only.

@@ -2,7 +2,8 @@
 //! what comes goes to whoever attends.
 //!
 //! Trust: the output is the agent's, and may hold anything that moves a terminal; it is passed on as it is, as to any
-//! terminal, and never looked into but for the one sign below.
+//! terminal, and looked into only where it is shown
+//! again.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,6 +16,7 @@ use std::thread::JoinHandle;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::lock;
+use super::replay::without_questions;
 
 /// How much of the last output is kept, in bytes.
 const KEPT: usize = 256 * 1024;
@@ -56,7 +58,7 @@ impl Recent {
         let whole: Vec<u8> = self.bytes.iter().copied().collect();
         let line = whole.iter().position(|byte| *byte == b'\n').filter(|_| self.cut);
         let from = line.map_or(0, |end| end.saturating_add(1));
-        whole.get(from..).unwrap_or_default().to_vec()
+        without_questions(whole.get(from..).unwrap_or_default())
     }
 
     fn as_file(&self) -> std::io::Result<OwnedFd> {
