@@ -134,6 +134,11 @@ impl Unheard {
         }
     }
 
+    /// Forgets one whose end was heard.
+    pub fn forget(&self, task: TaskId) {
+        lock(&self.0).retain(|(about, ..)| about.id != task);
+    }
+
     /// What `status` says of them.
     pub fn list(&self) -> Vec<(RunningTask, i32)> {
         lock(&self.0)

@@ -180,9 +180,15 @@ fn see_out(daemon: &Arc<Daemon>, started: task::Started, checkpoint: bool) {
         checkpoint: checkpoint.then(|| daemon.log.checkpoint().ok()).flatten(),
         denied,
     };
-    let heard = handle.attendance.end(ended.clone());
-    if let (false, true, Some(screen)) = (heard, handle.is_lasting(), &handle.screen) {
-        daemon.unheard.keep(handle.describe(), ended, screen.take_recent());
+    let about = handle.describe();
+    let id = about.id;
+    // Seen somewhere at any time: among those that run, or those that have ended.
+    if let Some(screen) = handle.screen.as_ref().filter(|_| handle.is_lasting()) {
+        daemon.unheard.keep(about, ended.clone(), screen.take_recent());
+    }
+    lock(&daemon.running).remove(&id);
+    if handle.attendance.end(ended) {
+        daemon.unheard.forget(id);
     }
     // The next task finds its spares ready.
     if let Err(e) = daemon.spares.fill() {

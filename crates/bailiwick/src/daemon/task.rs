@@ -118,7 +118,6 @@ impl Waiting {
             state: TaskState::Ended { at, status },
             ..self.row
         };
-        lock(&daemon.running).remove(&row.id);
         daemon.chores.keep(row);
         if let Some(reader) = self.reader {
             // All that wrote to the terminal is gone, so it ends, once what is left has been read out.
