@@ -72,6 +72,12 @@ pub struct RunArgs {
     /// This preset for this run, in place of what the rules here allow: coding, install, offline, readonly
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
+    /// Show a device of this machine inside: `gpu`, or a file such as /dev/kvm
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Vec<bailiwick_policy::Device>,
+    /// Show the compositor of this screen inside, so that windows can be opened
+    #[arg(long)]
+    pub wayland: bool,
     /// Start it in a terminal of its own and leave it alone; prints the task's id
     #[arg(short, long, conflicts_with_all = ["standalone", "end_with_terminal", "explain_denials", "status_file"])]
     pub detach: bool,

@@ -104,6 +104,8 @@ pub struct RunOrder {
     pub checkpoint: bool,
     /// Ports that are to be seen outside.
     pub publish: Vec<Port>,
+    /// Devices that are to be shown, as rules write them.
+    pub devices: Vec<String>,
     /// True when the agent ends with the command, also where it has a terminal and could go on alone.
     pub tied: bool,
     /// True when nobody attends the agent from the start. It has a terminal then.
@@ -221,6 +223,8 @@ pub struct Planned {
     pub network: Vec<String>,
     /// Ports of the task that are seen outside.
     pub publish: Vec<Port>,
+    /// Devices that are shown, and what each weakens: one line each.
+    pub devices: Vec<String>,
     /// What may not be read.
     pub hidden: Vec<String>,
     /// What may not be changed.

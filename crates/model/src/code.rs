@@ -85,6 +85,8 @@ codes! {
     ProgramNotExecutable = "program-not-executable",
     /// A port outside on which the task was to be seen is taken.
     PortTaken = "port-taken",
+    /// A device cannot be shown to the task.
+    DeviceRefused = "device-refused",
     /// A fault of the machinery.
     Fault = "fault",
 }

@@ -49,42 +49,63 @@ impl fmt::Display for Published {
     }
 }
 
-/// A device of the machine: `gpu` for all that graphics and computing need, or one file below `/dev`.
+/// A device of the machine: `gpu` for all that graphics and computing need, `wayland` for the compositor of the person's
+/// screen, or one file below `/dev`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Device {
     /// Graphics cards and accelerators.
     Gpu,
+    /// The compositor that draws the person's screen.
+    Wayland,
     /// One device file.
     File(String),
 }
 
-/// Device files that no task gets: who has one has the machine.
-const NEVER: [&str; 5] = ["/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg", "/dev/console"];
+/// What no task gets, by the beginning of its name below `/dev`: who has one has the machine, or types for the person.
+const NEVER: [&str; 15] = [
+    "mem", "kmem", "port", "kmsg", "console", "tty", "pts", "ptmx", "vcs", "input", "uinput", "uhid", "shm", "mqueue",
+    "fd",
+];
 
 impl FromStr for Device {
     type Err = OutwardFault;
 
     fn from_str(text: &str) -> Result<Self, OutwardFault> {
-        if text == "gpu" {
-            return Ok(Self::Gpu);
+        match text {
+            "gpu" => return Ok(Self::Gpu),
+            "wayland" => return Ok(Self::Wayland),
+            "x11" | "X11" => {
+                let why = "any program on an X server can read every window and type into it: use `wayland`";
+                return Err(OutwardFault(format!("`{text}` is never granted: {why}")));
+            }
+            _ => {}
         }
         let plain = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(char::is_control);
         match text.strip_prefix("/dev/") {
-            Some(_) if NEVER.contains(&text) => Err(OutwardFault(format!(
-                "`{text}` is never granted: who has it has the machine"
+            Some(rest) if NEVER.iter().any(|head| is_of(rest, head)) => Err(OutwardFault(format!(
+                "`{text}` is never granted: who has it has the machine, its memory, screens or keyboards"
             ))),
             Some(rest) if rest.split('/').all(plain) => Ok(Self::File(text.into())),
             _ => Err(OutwardFault(format!(
-                "`{text}` is not a device: write `gpu`, or a file below /dev such as `/dev/kvm`"
+                "`{text}` is not a device: write `gpu`, `wayland`, or a file below /dev such as `/dev/kvm`"
             ))),
         }
     }
+}
+
+/// True for a name, that name with a number, and what lies below it.
+fn is_of(path: &str, head: &str) -> bool {
+    path.strip_prefix(head).is_some_and(|rest| {
+        let first = rest.split('/').next().unwrap_or_default();
+        first.bytes().all(|byte| byte.is_ascii_digit()) || matches!(head, "tty" | "vcs")
+    })
 }
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gpu => "gpu",
+            Self::Wayland => "wayland",
             Self::File(path) => path,
         })
     }
@@ -127,12 +148,30 @@ mod tests {
             "/dev",
             "/dev/",
             "/dev/../etc/shadow",
-            "/dev/mem",
             "kvm",
             "/etc/passwd",
             "/dev//x",
+            "x11",
         ] {
             assert!(wrong.parse::<Device>().is_err(), "{wrong}");
+        }
+        for never in [
+            "mem",
+            "pts/0",
+            "tty",
+            "tty1",
+            "ttyS0",
+            "input/event3",
+            "uinput",
+            "vcsa1",
+            "shm/x",
+            "fd/0",
+        ] {
+            let told = format!("/dev/{never}").parse::<Device>().unwrap_err().to_string();
+            assert!(told.contains("never granted"), "{told}");
+        }
+        for fine in ["memory-of-things", "kvm", "net/tun", "fuse", "inputs/x"] {
+            assert!(format!("/dev/{fine}").parse::<Device>().is_ok(), "{fine}");
         }
     }
 }

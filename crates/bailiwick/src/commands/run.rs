@@ -55,6 +55,9 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         terminal: size,
         checkpoint: !args.quiet || args.status_file.is_some(),
         publish: args.publish.iter().map(|port| (*port).into()).collect(),
+        devices: (args.device.iter().map(ToString::to_string))
+            .chain(args.wayland.then(|| "wayland".to_owned()))
+            .collect(),
         tied,
         detached: args.detach,
         explain: args.explain_denials,

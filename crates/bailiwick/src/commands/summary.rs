@@ -135,6 +135,9 @@ pub fn planned(planned: &Planned) -> String {
             ),
         );
     }
+    for device in &planned.devices {
+        line(&mut out, "weaker", &visible(device));
+    }
     let mut head = "may not";
     let mut not = |out: &mut String, text: &str| line(out, std::mem::take(&mut head), text);
     if !planned.hidden.is_empty() {

@@ -6,6 +6,7 @@
 
 mod attend;
 mod chores;
+mod devices;
 mod handover;
 pub mod kept;
 pub mod person;

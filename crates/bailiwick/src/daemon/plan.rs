@@ -12,6 +12,7 @@ use bailiwick_model::{AbsPath, Obligation, PathPattern, Verb};
 use bailiwick_policy::Settings;
 use bailiwick_proxy::Service;
 
+use super::devices;
 use super::kept::placed;
 use crate::protocol::RunOrder;
 
@@ -56,6 +57,8 @@ pub struct Materials<'a> {
     pub identity: IdMap,
     /// This program itself, which the agent may ask what was refused last.
     pub program: Option<AbsPath>,
+    /// Devices and sockets that are granted.
+    pub devices: &'a devices::Granted,
     /// The machine's memory, in bytes: a task without a limit of its own gets three quarters of it.
     pub machine_memory: Option<u64>,
 }
@@ -140,6 +143,7 @@ fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
             optional: false,
         }))
         .chain(own)
+        .chain(from.devices.shown.iter().map(devices::Shown::bind))
         .collect()
 }
 
@@ -261,6 +265,9 @@ fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
     }
     // Node reads proxy variables only when told to (Node 24 and later; earlier ones come out at the direct ports).
     put("NODE_USE_ENV_PROXY", "1");
+    for (name, value) in &from.devices.variables {
+        put(name, value);
+    }
     for (name, value) in &from.settings.environment_set {
         put(name, &placed(value, from.home, from.root));
     }

@@ -27,7 +27,7 @@ use super::kept::Kept;
 use super::plan::{self, Granted, Materials};
 use super::screen::Screen;
 use super::spare::NetworkGate;
-use super::{Daemon, lock, publish, refusals};
+use super::{Daemon, devices, lock, publish, refusals};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::places;
@@ -271,6 +271,7 @@ fn begin(
         policy.settings(),
     );
     let kept = kept.lay(&daemon.places).map_err(of_failure)?;
+    let devices = granted_devices(order, policy)?;
     let planning = plan::make(&Materials {
         order,
         root: &context.root,
@@ -281,6 +282,7 @@ fn begin(
         settings: policy.settings(),
         identity,
         program: own_program(),
+        devices: &devices,
         machine_memory: machine_memory(),
     });
     let ordered: Vec<Published> = order.publish.iter().map(|port| (*port).into()).collect();
@@ -288,6 +290,7 @@ fn begin(
     let ports = publish::listen(&published)?;
     let planned = Planned {
         publish: published.iter().map(|port| (*port).into()).collect(),
+        devices: devices.told.clone(),
         settings: settings_kept(policy, &kept),
         ..planned(daemon, row.id, context, policy, &granted)
     };
@@ -301,7 +304,7 @@ fn begin(
     // On record before the agent runs: what it will be, and what it was given.
     daemon
         .mediator
-        .started(row.id, vec!["namespace".into()])
+        .started(row.id, devices.on_record(vec!["namespace".into()]))
         .map_err(of_task)?;
     for port in &published {
         let event = Event::Published {
@@ -427,6 +430,16 @@ fn permit(daemon: &Daemon, request: &Request, root: &AbsPath) -> Result<Spent, L
     }
 }
 
+/// The devices that the rules and the order grant.
+fn granted_devices(order: &RunOrder, policy: &Policy) -> Result<devices::Granted, LaunchFault> {
+    let mut wanted = policy.settings().devices.clone();
+    for text in &order.devices {
+        let device = text.parse();
+        wanted.push(device.map_err(|e| fault(Code::DeviceRefused, "a device cannot be shown", e, ""))?);
+    }
+    devices::find(&wanted, &order.environment)
+}
+
 /// This program, where it lies now.
 fn own_program() -> Option<AbsPath> {
     let program = std::env::current_exe().ok()?;
@@ -533,6 +546,7 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
         settings: Vec::new(),
         network,
         publish: Vec::new(),
+        devices: Vec::new(),
         hidden: patterns(|o| {
             if let Obligation::Hide { pattern } = o {
                 Some(pattern)

@@ -343,7 +343,7 @@ fn c070_ports_and_devices_are_told_apart_from_other_words() {
     );
     says(
         "extends = [\"coding\"]\n[devices]\nallow = [\"kvm\"]\n",
-        "3:10: `kvm` is not a device: write `gpu`, or a file below /dev such as `/dev/kvm` | ",
+        "3:10: `kvm` is not a device: write `gpu`, `wayland`, or a file below /dev such as `/dev/kvm` | ",
     );
     says(
         "extends = [\"coding\"]\n[devices]\nalow = [\"gpu\"]\n",
