@@ -3,10 +3,51 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::commands;
 use crate::failure::{Done, Exit};
+
+/// What stands below the list of commands.
+const EXAMPLES: &str = "\
+Examples:
+  bailiwick run -- claude               an agent in this folder: it sees the project, and little else
+  bailiwick run -- bash                 look around in there yourself
+  bailiwick can \"read ~/.ssh/id_rsa\"   may it? by which rule? what would change that?
+  bailiwick last                        what was refused last, and what would allow it
+  bailiwick attach                      come back to an agent that you left running
+
+There is nothing to write first. `bailiwick init` writes a file of rules that fits the project.";
+
+/// Examples of `run`.
+const RUN_EXAMPLES: &str = "\
+Examples:
+  bailiwick run -- claude                          an agent, with the profile of its name
+  bailiwick run -p 5173 -- npm run dev             its server, at http://127.0.0.1:5173
+  bailiwick run --detach -- codex exec \"fix it\"   goes on alone; `bailiwick attach` looks at it
+  bailiwick run --explain-denials -- make test     what was refused, and the line that would allow it
+  bailiwick run --status-file run.json -- ./ci     for scripts: how it went, as JSON
+
+With a terminal, ctrl-\\ ctrl-d leaves the agent running, and so does a closed window. Without one it ends with this command.
+Exit codes: the agent's own; 125 not started, 126 its program cannot be started, 127 its program is not there.";
+
+/// Examples of `give`.
+const GIVE_EXAMPLES: &str = "\
+Examples:
+  bailiwick give ~/Downloads/report.pdf            a copy, at /tmp/handover/report.pdf inside
+  bailiwick give --task 5b0f --as spec.md notes    to that task, under that name
+
+The agent gets a copy; your file stays as it is. Symbolic links are not followed. Each copy is on record with its digest.";
+
+/// Examples of `can`.
+const CAN_EXAMPLES: &str = "\
+Examples:
+  bailiwick can \"write src\"                     files: read, write, create, delete
+  bailiwick can \"tunnel docs.rs\"               a connection passed on unread (HTTPS)
+  bailiwick can \"GET http://localhost:8080/x\"   one request over plain HTTP
+  bailiwick can --program claude \"tunnel api.anthropic.com\"
+
+Exit codes: 0 yes, 3 no, 4 a person would be asked.";
 
 /// Runs an AI agent with exactly the authority its task needs.
 #[derive(Debug, Parser)]
@@ -15,7 +56,8 @@ use crate::failure::{Done, Exit};
     version,
     about,
     arg_required_else_help = true,
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    after_help = EXAMPLES
 )]
 struct Typed {
     #[command(subcommand)]
@@ -52,6 +94,14 @@ enum Command {
     Doctor(JsonArg),
     /// Say which tasks run
     Status(JsonArg),
+    /// Say where things lie
+    Paths(JsonArg),
+    /// Remove what bailiwick keeps on this machine, and say what stays
+    Uninstall(UninstallArgs),
+    /// Print what a shell needs to complete this command line
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write the pages of all commands into a folder
+    Man(ManArgs),
     /// The background process that decides
     #[command(subcommand)]
     Daemon(DaemonCommand),
@@ -59,6 +109,7 @@ enum Command {
 
 /// What `run` takes.
 #[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
     /// Say nothing but failures
     #[arg(short, long)]
@@ -122,6 +173,7 @@ pub struct StopArgs {
 
 /// What `give` takes.
 #[derive(Debug, Args)]
+#[command(after_help = GIVE_EXAMPLES)]
 pub struct GiveArgs {
     /// The task, or the beginning of its id; can be left out where there is only one
     #[arg(long, value_name = "ID")]
@@ -147,6 +199,7 @@ pub struct InitArgs {
 
 /// What `can` takes.
 #[derive(Debug, Args)]
+#[command(after_help = CAN_EXAMPLES)]
 pub struct CanArgs {
     /// The act: VERB RESOURCE, for instance "read ~/.ssh/id_ed25519" or "GET http://localhost:8080/x"
     pub act: String,
@@ -200,6 +253,9 @@ pub struct ShowArgs {
     /// Show as for this program, with its profile
     #[arg(long, value_name = "PROGRAM")]
     pub program: Option<String>,
+    /// Answer as JSON
+    #[arg(long, conflicts_with_all = ["layers", "cedar"])]
+    pub json: bool,
 }
 
 /// What `trust` takes.
@@ -260,6 +316,34 @@ pub struct LogVerifyArgs {
     pub json: bool,
 }
 
+/// What `uninstall` takes.
+#[derive(Debug, Args)]
+pub struct UninstallArgs {
+    /// Also remove the log and its key, your rules, and what agents keep
+    #[arg(long)]
+    pub purge: bool,
+    /// Only say what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `completions` takes.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// What `man` takes.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Where to write the pages; without it the main page is printed
+    pub folder: Option<PathBuf>,
+}
+
 /// The parts of `daemon`.
 #[derive(Debug, Subcommand)]
 pub enum DaemonCommand {
@@ -301,7 +385,11 @@ pub fn run() -> Done {
             });
         }
     };
-    if commands::last::is_inside() && !matches!(typed.command, Command::Last(_)) {
+    let anywhere = matches!(
+        typed.command,
+        Command::Last(_) | Command::Completions(_) | Command::Man(_)
+    );
+    if commands::last::is_inside() && !anywhere {
         return Err(commands::last::only_outside());
     }
     match typed.command {
@@ -322,6 +410,10 @@ pub fn run() -> Done {
         Command::Log(LogCommand::Checkpoint) => commands::log::checkpoint(),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Status(args) => commands::status::run(&args),
+        Command::Paths(args) => commands::paths::run(&args),
+        Command::Uninstall(args) => commands::uninstall::run(&args),
+        Command::Completions(args) => commands::pages::completions(args.shell, Typed::command()),
+        Command::Man(args) => commands::pages::man(args.folder.as_deref(), Typed::command()),
         Command::Daemon(DaemonCommand::Run(args)) => crate::daemon::run(args.detach, args.state),
         Command::Daemon(DaemonCommand::Stop) => commands::status::stop(),
     }

@@ -21,12 +21,19 @@ pub struct Link {
     channel: Channel,
     /// How many tasks ran when the connection was made.
     tasks: usize,
-    other_build: bool,
+    /// Its build, and the version of its frames.
+    build: String,
+    protocol: u32,
 }
 
 impl Link {
-    /// Connects to the daemon that runs; none when there is none.
+    /// Connects to the daemon that runs; none when there is none. One that speaks other frames is a failure.
     pub fn to_running(places: &Places) -> Result<Option<Self>, Failure> {
+        Self::to_any(places)?.map(Self::of_these_frames).transpose()
+    }
+
+    /// Connects to the daemon that runs, whatever frames it speaks: [`stop`](Self::stop) is the same in all.
+    pub fn to_any(places: &Places) -> Result<Option<Self>, Failure> {
         let path = places.socket();
         let socket = match places.at_socket(|path| UnixStream::connect(path)) {
             Ok(socket) => socket,
@@ -52,48 +59,71 @@ impl Link {
         let mut link = Self {
             channel: Channel::over(socket.into()),
             tasks: 0,
-            other_build: false,
+            build: String::new(),
+            protocol: PROTOCOL,
         };
         link.say(&PersonCall::Hello {
             protocol: PROTOCOL,
             build: build(),
         })?;
         match link.hear()? {
-            PersonAnswer::Hello {
-                protocol: PROTOCOL,
-                build: theirs,
-                tasks,
-            } => {
+            PersonAnswer::Hello { protocol, build, tasks } => {
                 link.tasks = tasks;
-                link.other_build = theirs != build();
+                link.build = build;
+                link.protocol = protocol;
                 Ok(link)
             }
-            PersonAnswer::Hello { protocol, .. } => Err(Failure::fault(format!(
-                "the daemon that runs speaks version {protocol}, this program version {PROTOCOL}"
-            ))
-            .hint("end it with the program that started it: `bailiwick daemon stop`")),
             _ => Err(Failure::fault("the daemon answered something else than a greeting")),
         }
     }
 
-    /// Connects, starting a daemon if none runs. One of another build that has nothing to do is replaced.
+    /// Insists on a daemon that speaks the frames of this program.
+    fn of_these_frames(self) -> Result<Self, Failure> {
+        if self.protocol == PROTOCOL {
+            return Ok(self);
+        }
+        let failure = Failure::fault(format!(
+            "the daemon that runs is of build {} and speaks version {}, this program version {PROTOCOL}",
+            crate::visible::visible(&self.build),
+            self.protocol
+        ));
+        Err(match self.tasks {
+            0 => failure.hint("`bailiwick daemon stop` ends it; the next run starts one of this program"),
+            1 => failure.hint("a task runs in it and goes on; when it has ended, the next run starts a daemon of this program; `bailiwick daemon stop` ends both now"),
+            tasks => failure.hint(format!("{tasks} tasks run in it and go on; when they have ended, the next run starts a daemon of this program; `bailiwick daemon stop` ends all now")),
+        })
+    }
+
+    /// Connects, starting a daemon if none runs. One of another build that has nothing to do is replaced, whatever frames
+    /// it speaks; one that has goes on, and takes this program's orders if it understands them.
     pub fn open(places: &Places) -> Result<Self, Failure> {
         places.make_state()?;
-        match Self::to_running(places)? {
-            Some(link) if link.other_build && link.tasks == 0 => link.stop(places)?,
-            Some(link) => return Ok(link),
+        match Self::to_any(places)? {
+            Some(link) if link.is_other_build() && link.tasks == 0 => link.stop(places)?,
+            Some(link) => return link.of_these_frames(),
             None => {}
         }
-        start(places)?;
-        Self::to_running(places)?.ok_or_else(|| {
-            Failure::fault("the daemon ended as soon as it had begun")
-                .hint(format!("see `{}`", places.daemon_talk().display()))
-        })
+        // Another command may end or start one at the same moment.
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            start(places)?;
+            if let Some(link) = Self::to_running(places)? {
+                return Ok(link);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err(Failure::fault("the daemon ended as soon as it had begun")
+            .hint(format!("see `{}`", places.daemon_talk().display())))
+    }
+
+    /// How many tasks ran in the daemon when the connection was made.
+    pub fn tasks(&self) -> usize {
+        self.tasks
     }
 
     /// True when the daemon is of another build than this program.
     pub fn is_other_build(&self) -> bool {
-        self.other_build
+        self.build != build()
     }
 
     /// Ends the daemon and waits until it is gone.
@@ -102,7 +132,8 @@ impl Link {
         let begun = Instant::now();
         // The daemon closes the connection when all is done.
         while let Ok(Some(PersonAnswer::Done)) = self.channel.receive::<PersonAnswer>() {}
-        while places.at_socket(|path| UnixStream::connect(path)).is_ok() {
+        // Its last checkpoint is written after the socket is gone: only then another may begin.
+        while places.at_socket(|path| UnixStream::connect(path)).is_ok() || is_held(&places.lock()) {
             if begun.elapsed() > PATIENCE {
                 return Err(Failure::fault("the daemon does not end"));
             }
@@ -145,9 +176,19 @@ impl Link {
         Ok(Self {
             channel: self.channel.second()?,
             tasks: self.tasks,
-            other_build: self.other_build,
+            build: self.build.clone(),
+            protocol: self.protocol,
         })
     }
+}
+
+/// True while a daemon holds its lock.
+fn is_held(lock: &std::path::Path) -> bool {
+    use rustix::fs::{FlockOperation, flock};
+    let Ok(file) = std::fs::File::open(lock) else {
+        return false;
+    };
+    flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
 }
 
 fn gone(cause: &str) -> Failure {

@@ -131,6 +131,39 @@ impl Places {
     }
 }
 
+/// Something that lies somewhere.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Where.
+    pub path: PathBuf,
+    /// What it is, in a few words.
+    pub what: &'static str,
+    /// True for what is made anew when it is gone, and holds nothing that a person would miss.
+    pub anew: bool,
+}
+
+impl Places {
+    /// All that there may be, in the order in which people ask for it.
+    pub fn all(&self) -> Vec<Place> {
+        let place = |path: PathBuf, what, anew| Place { path, what, anew };
+        let state = |name: &str| self.state.join(name);
+        vec![
+            place(self.config.clone(), "your rules", false),
+            place(MACHINE_RULES.into(), "the machine's rules", false),
+            place(self.log(), "the log", false),
+            place(state("keys"), "the log's keys", false),
+            place(state("contexts"), "what agents keep, by project", false),
+            place(state("standalone"), "logs of `--standalone` runs", false),
+            place(self.store(), "which rule files you trust, and tasks", true),
+            place(state("store.sqlite-wal"), "the same, as it is written", true),
+            place(state("store.sqlite-shm"), "the same, as it is written", true),
+            place(self.socket(), "where the daemon hears you", true),
+            place(self.lock(), "held by the daemon", true),
+            place(self.daemon_talk(), "what the daemon says", true),
+        ]
+    }
+}
+
 fn home_folder() -> Result<AbsPath, Failure> {
     let fail = || Failure::usage("the home folder is not known").hint("set HOME to an absolute path");
     match std::env::var_os("HOME") {

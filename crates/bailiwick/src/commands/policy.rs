@@ -60,7 +60,20 @@ pub fn check(args: &JsonArg) -> Done {
 /// Shows the rules.
 pub fn show(args: &ShowArgs) -> Done {
     let policy = context(args.program.as_deref())?.load()?;
-    if args.cedar {
+    if args.json {
+        let rules: Vec<_> = policy
+            .rules()
+            .iter()
+            .map(|rule| {
+                let origin = &rule.origin;
+                serde_json::json!({
+                    "layer": origin.layer.to_string(), "effect": rule.effect, "act": rule.act().to_string(),
+                    "file": origin.file, "line": origin.line, "reason": rule.reason, "follows_from": rule.follows_from,
+                })
+            })
+            .collect();
+        tellln!("{}", serde_json::json!({ "rules": rules }));
+    } else if args.cedar {
         tellln!("// schema\n{}\n// policies\n{}", Policy::schema(), policy.to_cedar());
     } else if args.layers {
         crate::talk::tell(&visible_lines(&policy.layers()));

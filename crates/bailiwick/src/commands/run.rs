@@ -65,7 +65,9 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     let standalone = args.standalone.then(|| Standalone::begin(&places)).transpose()?;
     let mut link = Link::open(standalone.as_ref().map_or(&places, Standalone::places))?;
     if link.is_other_build() && !args.quiet {
-        talkln!("bailiwick: the daemon is of another build; it goes on because it has tasks that run");
+        talkln!(
+            "bailiwick: the daemon is of another build and goes on, since tasks run in it; when they have ended, the next run replaces it"
+        );
     }
     let pipes = if size.is_some() { None } else { Some(Pipes::make()?) };
     let company = Company::keep(&link, !tied)?;

@@ -74,7 +74,7 @@ pub fn run(args: &JsonArg) -> Done {
 /// Ends the daemon.
 pub fn stop() -> Done {
     let places = Places::find()?;
-    match Link::to_running(&places)? {
+    match Link::to_any(&places)? {
         Some(link) => link.stop(&places)?,
         None => talkln!("bailiwick: no daemon runs"),
     }

@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -102,16 +102,29 @@ impl Spares {
         }
     }
 
+    /// This program as it runs: where it lies, or the kernel's own handle on it when another has taken its place since. A
+    /// newer launcher would not understand an older daemon.
+    fn own_program(&self) -> PathBuf {
+        use std::os::unix::fs::MetadataExt;
+        let own = Path::new("/proc/self/exe");
+        let same = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+        if same(&self.program) == same(own) {
+            self.program.clone()
+        } else {
+            own.to_owned()
+        }
+    }
+
     /// Starts what is missing.
     pub fn fill(&self) -> std::io::Result<()> {
         let mut launcher = lock(&self.launcher);
         if launcher.is_none() {
-            *launcher = Some(Launcher::spawn(&self.program, &[LAUNCHER])?);
+            *launcher = Some(Launcher::spawn(&self.own_program(), &[LAUNCHER])?);
         }
         drop(launcher);
         let mut gate = lock(&self.gate);
         if gate.is_none() {
-            *gate = Some(NetworkGate::spawn(&self.program)?);
+            *gate = Some(NetworkGate::spawn(&self.own_program())?);
         }
         Ok(())
     }
@@ -120,7 +133,7 @@ impl Spares {
     pub fn launcher(&self) -> std::io::Result<Launcher> {
         match lock(&self.launcher).take() {
             Some(spare) => Ok(spare),
-            None => Launcher::spawn(&self.program, &[LAUNCHER]),
+            None => Launcher::spawn(&self.own_program(), &[LAUNCHER]),
         }
     }
 
@@ -131,7 +144,7 @@ impl Spares {
         {
             return Ok(spare);
         }
-        NetworkGate::spawn(&self.program)
+        NetworkGate::spawn(&self.own_program())
     }
 }
 
