@@ -76,6 +76,8 @@ enum Command {
     Give(GiveArgs),
     /// Write a commented bailiwick.toml that fits this project
     Init(InitArgs),
+    /// Sign an agent in, once for all its contexts
+    Login(LoginArgs),
     /// Say whether an act may be done here, by which rule, and what would change it
     Can(CanArgs),
     /// Say what was refused last; works inside, too
@@ -108,7 +110,7 @@ enum Command {
 }
 
 /// What `run` takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
     /// Say nothing but failures
@@ -195,6 +197,28 @@ pub struct InitArgs {
     /// Print it, and write nothing
     #[arg(long)]
     pub print: bool,
+}
+
+/// What `login` takes.
+#[derive(Debug, Args)]
+pub struct LoginArgs {
+    /// The agent: claude-code, codex, opencode, gemini-cli, goose
+    pub agent: Option<String>,
+    /// Say which agents have signed in
+    #[arg(long, conflicts_with_all = ["agent", "remove"])]
+    pub list: bool,
+    /// Take the agent's login away
+    #[arg(long, requires = "agent")]
+    pub remove: bool,
+    /// Say nothing but failures and addresses
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Answer as JSON
+    #[arg(long, requires = "list")]
+    pub json: bool,
+    /// More words for the agent's own sign-in
+    #[arg(last = true, value_name = "WORD")]
+    pub more: Vec<String>,
 }
 
 /// What `can` takes.
@@ -398,6 +422,7 @@ pub fn run() -> Done {
         Command::Stop(args) => commands::attach::stop(&args),
         Command::Give(args) => commands::give::run(&args),
         Command::Init(args) => commands::init::run(&args),
+        Command::Login(args) => commands::login::run(&args),
         Command::Can(args) => commands::can::run(&args),
         Command::Last(args) => commands::last::run(&args),
         Command::Explain(args) => commands::explain::run(&args),

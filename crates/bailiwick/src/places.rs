@@ -117,12 +117,27 @@ impl Places {
         self.state.join("keys").join("log.pub")
     }
 
+    /// The state of the person, also where a run has its own mediator.
+    fn persons_state(&self) -> &Path {
+        let state = self.state.ancestors().find(|folder| folder.ends_with("bailiwick"));
+        state.unwrap_or(&self.state)
+    }
+
+    /// The logins that contexts share.
+    pub fn logins(&self) -> PathBuf {
+        self.persons_state().join("logins")
+    }
+
+    /// The login of one agent, by its profile.
+    pub fn login(&self, agent: &str) -> PathBuf {
+        self.logins().join(agent)
+    }
+
     /// What a context keeps of its own: one folder for each root. A run with its own mediator has the person's.
     pub fn context(&self, root: &AbsPath) -> PathBuf {
-        let state = self.state.ancestors().find(|folder| folder.ends_with("bailiwick"));
         let name = hex::encode(Sha256::digest(root.as_str()));
         let name = name.get(..32).unwrap_or(&name);
-        state.unwrap_or(&self.state).join("contexts").join(name)
+        self.persons_state().join("contexts").join(name)
     }
 
     /// Trust and tasks.
@@ -153,6 +168,7 @@ impl Places {
             place(self.log(), "the log", false),
             place(state("keys"), "the log's keys", false),
             place(state("contexts"), "what agents keep, by project", false),
+            place(state("logins"), "logins of agents, shared by their projects", false),
             place(state("standalone"), "logs of `--standalone` runs", false),
             place(self.store(), "which rule files you trust, and tasks", true),
             place(state("store.sqlite-wal"), "the same, as it is written", true),

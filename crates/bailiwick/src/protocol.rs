@@ -54,6 +54,13 @@ pub enum PersonCall {
         /// What it is.
         given: Given,
     },
+    /// Shows a port of a running task outside, until it ends.
+    Publish {
+        /// The task.
+        task: TaskId,
+        /// The port.
+        port: Port,
+    },
     /// Asks how the daemon does.
     Status,
     /// Asks for a fresh checkpoint.

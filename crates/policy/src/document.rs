@@ -80,6 +80,10 @@ pub(crate) struct RuleFile {
     pub marks: Vec<String>,
     /// True for a preset with which toolchains reach their registries.
     pub registries: bool,
+    /// True for the preset with which an agent signs in, and reaches nothing else.
+    pub sign_in: bool,
+    /// What of the network an agent is granted to sign in.
+    pub login_rules: Vec<Rule>,
     /// Profiles that stand in place of those that were recognized; none when they are not named.
     pub profiles: Option<Vec<(String, Place)>>,
     /// Its rules with all that follows from them.
@@ -182,6 +186,10 @@ impl<'a> Reader<'a> {
                     self.file.marks = marks.into_iter().map(|(name, _)| name).collect();
                 }
                 "registries" if self.shipped => self.file.registries = item.as_bool() == Some(true),
+                "sign_in" if self.shipped => self.file.sign_in = item.as_bool() == Some(true),
+                "login" if self.shipped => {
+                    self.table(item, key, span.clone(), |reader, table| reader.login(table, span))
+                }
                 "note" if self.shipped => {
                     let note = self.text_of(item, "note");
                     self.file.settings.notes.extend(note.map(|(text, _)| text));

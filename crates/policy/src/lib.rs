@@ -38,4 +38,4 @@ pub use overlap::{Overlap, OverlapKind};
 pub use policy::Policy;
 pub use preset::{agents, preset, profile, profile_for, toolchains};
 pub use rule::Rule;
-pub use settings::{LoopbackPort, Settings};
+pub use settings::{Login, LoopbackPort, Settings};

@@ -11,7 +11,7 @@ use crate::diagnostic::{Diagnostic, Place, Severity, suggest};
 use crate::document::{Reader, RuleFile};
 use crate::overlap;
 use crate::policy::Policy;
-use crate::preset::{self, BUILTIN, CEILING, DEFAULT, EXTENDABLE};
+use crate::preset::{self, BUILTIN, CEILING, DEFAULT, EXTENDABLE, SIGN_IN};
 use crate::rule::{Rule, host_of};
 use crate::settings::Settings;
 
@@ -58,6 +58,7 @@ pub fn load(sources: &Sources) -> Result<Policy, Vec<Diagnostic>> {
         diagnostics: Vec::new(),
         granting: Vec::new(),
         registries: false,
+        sign_in: false,
     };
     loader.builtin();
     loader.context();
@@ -110,6 +111,8 @@ struct Loader<'a> {
     granting: Vec<Layer>,
     /// True when a preset of the context lets toolchains reach their registries.
     registries: bool,
+    /// True when the agent is to sign in, and reaches nothing but what that takes.
+    sign_in: bool,
 }
 
 impl Loader<'_> {
@@ -148,6 +151,7 @@ impl Loader<'_> {
         };
         let file = self.read(layer, &format!("preset:{name}"), text, &anchors, true);
         self.registries |= file.registries;
+        self.sign_in |= file.sign_in;
         for (extended, _) in &file.extends {
             if let Some(text) = preset::preset(extended) {
                 self.preset(layer, extended, text, seen);
@@ -183,6 +187,8 @@ impl Loader<'_> {
             Some((source, file)) if speaks && file.profiles.is_some() => {
                 self.profiles(&source.name, file.profiles.clone().unwrap_or_default());
             }
+            // Whoever signs in works on no project.
+            _ if self.sign_in => {}
             _ => self.profiles("profiles", recognized),
         }
         let Some((source, mut file)) = project else { return };
@@ -223,7 +229,7 @@ impl Loader<'_> {
 
     /// The one preset that holds where no file of the context says which.
     fn preset_of_run(&mut self, name: &str, seen: &mut Vec<String>) {
-        match preset::preset(name).filter(|_| EXTENDABLE.contains(&name)) {
+        match preset::preset(name).filter(|_| EXTENDABLE.contains(&name) || name == SIGN_IN) {
             Some(text) => self.preset(Layer::Context, name, text, seen),
             None => {
                 let message = format!("there is no preset `{name}` for a project");
@@ -262,7 +268,15 @@ impl Loader<'_> {
         let anchors = self.sources.anchors.clone();
         let mut file = self.read(Layer::Context, origin, text, &anchors, true);
         // What a toolchain fetches from, a context has only with a preset that lets it fetch.
-        if !file.marks.is_empty() && !self.registries {
+        let fetches = if file.marks.is_empty() {
+            !self.sign_in
+        } else {
+            self.registries
+        };
+        if self.sign_in {
+            self.rules.append(&mut file.login_rules);
+        }
+        if !fetches {
             file.rules
                 .retain(|rule| host_of(rule.act()).is_none() || rule.effect == Verdict::Deny);
         }

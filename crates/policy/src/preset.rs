@@ -9,6 +9,9 @@ pub(crate) const CEILING: &str = "ceiling";
 /// The preset of a context that has no rule file.
 pub(crate) const DEFAULT: &str = "coding";
 
+/// The preset with which an agent signs in. Only a run can have it.
+pub(crate) const SIGN_IN: &str = "sign-in";
+
 /// Presets by name. `base` is what the others share.
 const PRESETS: &[(&str, &str)] = &[
     ("base", include_str!("../presets/base.toml")),
@@ -16,6 +19,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("install", include_str!("../presets/install.toml")),
     ("readonly", include_str!("../presets/readonly.toml")),
     ("offline", include_str!("../presets/offline.toml")),
+    (SIGN_IN, include_str!("../presets/sign-in.toml")),
     (CEILING, include_str!("../presets/ceiling.toml")),
 ];
 

@@ -21,6 +21,21 @@ pub struct LoopbackPort {
     pub http: bool,
 }
 
+/// How an agent signs in, and where it keeps what it then has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The agent's profile.
+    pub agent: String,
+    /// The words after the program that sign in.
+    pub command: Vec<String>,
+    /// The files that a sign-in leaves, by their place inside.
+    pub files: Vec<AbsPath>,
+    /// The hosts that are reached and opened to sign in.
+    pub hosts: Vec<HostPattern>,
+    /// Where the shared login stands inside.
+    pub place: AbsPath,
+}
+
 /// The settings in force, merged over the layers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -36,6 +51,8 @@ pub struct Settings {
     pub kept_links: BTreeMap<AbsPath, AbsPath>,
     /// Folders in kept folders that begin as copies of other folders.
     pub kept_copies: BTreeMap<AbsPath, AbsPath>,
+    /// How the agent signs in.
+    pub login: Option<Login>,
     /// What profiles tell the person, one line each.
     pub notes: Vec<String>,
     /// The most memory, in bytes.
@@ -77,6 +94,7 @@ impl Settings {
         self.kept_files.extend(other.kept_files);
         self.kept_links.extend(other.kept_links);
         self.kept_copies.extend(other.kept_copies);
+        self.login = other.login.or(self.login.take());
         self.notes.extend(other.notes);
         self.memory = least(self.memory, other.memory);
         self.processes = least(self.processes, other.processes);

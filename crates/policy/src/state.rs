@@ -1,14 +1,16 @@
-//! Reads `[state]`: folders of a context's own, and what lies in them from the start.
+//! Reads `[state]` and `[login]`: folders of a context's own, and what lies in them from the start.
 //!
 //! Promises: P2 (a kept folder lies below the home and is another one than the person's), P4.
 //! Not here: where they lie outside and how they are made (the program's).
 
-use bailiwick_model::{AbsPath, Layer, Verdict};
+use bailiwick_model::{AbsPath, Act, Layer, PathPattern, ResourcePattern, RuleRef, Verb, VerbPattern, Verdict};
 use toml_edit::TableLike;
 
 use crate::diagnostic::Span;
 use crate::document::Reader;
 use crate::entry::Section;
+use crate::rule::{Rule, host_of};
+use crate::settings::Login;
 
 /// The keys of `[state]`.
 const KEYS: &[&str] = &["keep", "files", "links", "copies"];
@@ -60,6 +62,59 @@ impl Reader<'_> {
             }
         }
         pairs
+    }
+
+    /// `[login]` of a shipped profile. With it comes the folder of the login that contexts share.
+    pub fn login(&mut self, table: &dyn TableLike, span: Option<Span>) {
+        let agent = self.name.strip_prefix("profile:").unwrap_or(self.name).to_owned();
+        let place = format!("~/.local/share/bailiwick/logins/{agent}");
+        let Some(place) = self.below_home(&place, span.clone()) else {
+            return;
+        };
+        let mut login = Login {
+            agent,
+            place: place.clone(),
+            command: Vec::new(),
+            files: Vec::new(),
+            hosts: Vec::new(),
+        };
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            match key {
+                "command" => login.command = self.texts_of(item, key).into_iter().map(|(word, _)| word).collect(),
+                "files" => {
+                    for (text, span) in self.texts_of(item, key) {
+                        login.files.extend(self.below_home(&text, span));
+                    }
+                }
+                "hosts" => {
+                    let before = self.file.rules.len();
+                    self.rules(item, Verdict::Allow, Section::Tunnel);
+                    self.file.login_rules = self.file.rules.split_off(before);
+                    let hosts = self.file.login_rules.iter().filter_map(|rule| host_of(rule.act()));
+                    login.hosts = hosts.cloned().collect();
+                    login.hosts.dedup();
+                }
+                other => self.unknown(other, span, &["command", "files", "hosts"]),
+            }
+        }
+        let at = self.place(span.as_ref());
+        let act = Act {
+            verb: VerbPattern::One(Verb::Keep),
+            resource: ResourcePattern::Path(PathPattern::tree(&place)),
+        };
+        let origin = RuleRef {
+            layer: self.layer,
+            file: self.name.into(),
+            line: at.line,
+            column: at.column,
+            act: act.to_string(),
+        };
+        let why = "the agent's login, which contexts share";
+        self.file
+            .rules
+            .extend(Rule::written(Verdict::Allow, act, &origin, Some(why)));
+        self.file.settings.login = Some(login);
     }
 
     /// One path below the home, without wildcards.

@@ -10,6 +10,7 @@ pub mod give;
 pub mod init;
 pub mod last;
 pub mod log;
+pub mod login;
 pub mod made;
 pub mod pages;
 pub mod paths;

@@ -18,6 +18,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::logins::Shared;
 use crate::failure::Failure;
 use crate::places::Places;
 
@@ -27,7 +28,8 @@ const MAX_FILE: u64 = 1 << 20;
 /// What stands in a file while it is written.
 const PASSING: &str = ".bailiwick-passing";
 
-const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// How folders are opened here: themselves, and not what a link of that name leads to.
+pub(super) const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// What is to be kept for one context.
 #[derive(Debug)]
@@ -84,6 +86,18 @@ impl<'a> Kept<'a> {
         let mut all = BTreeMap::new();
         for place in &self.places {
             let Some(rest) = below(self.home, place) else { continue };
+            if let Some(login) = self.settings.login.as_ref().filter(|login| login.place == *place) {
+                let outside = AbsPath::new(places.login(&login.agent)).map_err(|e| Failure::fault(e.to_string()))?;
+                // Where nothing is mounted, the way from the context's files to the login is this link.
+                if let Some((name, above)) = rest.split_last() {
+                    let linked = into(&home, above).and_then(|above| symlinkat(outside.as_str(), &above, *name));
+                    linked
+                        .or_else(|e| if e == Errno::EXIST { Ok(()) } else { Err(e) })
+                        .map_err(|e| refuse("the login", e))?;
+                }
+                all.insert(place.clone(), outside);
+                continue;
+            }
             let folder = into(&home, &rest).map_err(|e| refuse(&format!("`{place}`"), e))?;
             let laid = self.furnish(place, &folder);
             laid.map_err(|(what, e)| refuse(&format!("`{what}`"), e))?;
@@ -91,7 +105,21 @@ impl<'a> Kept<'a> {
             let outside = AbsPath::new(outside).map_err(|e| Failure::fault(e.to_string()))?;
             all.insert(place.clone(), outside);
         }
+        if let Some(shared) = self.shared(places) {
+            shared.settle().map_err(|e| refuse("the login", e))?;
+        }
         Ok(all)
+    }
+
+    /// What the context shares of its agent's login.
+    pub fn shared(&self, places: &Places) -> Option<Shared> {
+        let login = self.settings.login.as_ref()?;
+        Shared::of(
+            login,
+            self.home,
+            &places.context(self.root),
+            &places.login(&login.agent),
+        )
     }
 
     /// The folder of the context, with its root's name in it for whoever looks.
@@ -184,7 +212,7 @@ pub fn placed(text: &str, home: &AbsPath, root: &AbsPath) -> String {
 }
 
 /// The steps from a folder to a place below it, or none of them where it is the folder itself.
-fn below<'p>(folder: &AbsPath, place: &'p AbsPath) -> Option<Vec<&'p str>> {
+pub(super) fn below<'p>(folder: &AbsPath, place: &'p AbsPath) -> Option<Vec<&'p str>> {
     folder
         .holds(place)
         .then(|| place.segments().skip(folder.segments().count()).collect())
@@ -192,7 +220,7 @@ fn below<'p>(folder: &AbsPath, place: &'p AbsPath) -> Option<Vec<&'p str>> {
 
 /// Opens a folder below another, step by step, and makes what is missing. A link, or a file, in place of a folder is
 /// taken away: it is an earlier task's, and nothing of bailiwick's.
-fn into(folder: &OwnedFd, steps: &[&str]) -> Result<OwnedFd, Errno> {
+pub(super) fn into(folder: &OwnedFd, steps: &[&str]) -> Result<OwnedFd, Errno> {
     let mut here = folder.try_clone().map_err(|_| Errno::MFILE)?;
     for step in steps {
         let next = openat(&here, *step, FOLDER, Mode::empty());
@@ -225,7 +253,7 @@ pub fn content(path: &AbsPath) -> Option<Vec<u8>> {
     read(&folder, path.name()?)
 }
 
-fn read(folder: &OwnedFd, name: &str) -> Option<Vec<u8>> {
+pub(super) fn read(folder: &OwnedFd, name: &str) -> Option<Vec<u8>> {
     // Without waiting: it may be a pipe that nobody writes to.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = std::fs::File::from(openat(folder, name, flags, Mode::empty()).ok()?);
@@ -236,15 +264,22 @@ fn read(folder: &OwnedFd, name: &str) -> Option<Vec<u8>> {
 }
 
 /// Puts a file in place of whatever has its name, in one step.
-fn put(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Errno> {
+pub(super) fn put(folder: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Errno> {
     let io = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
-    let mut random = [0u8; 8];
-    bailiwick_gate::Random::fill(&super::surroundings::KernelRandom, &mut random);
-    let passing = format!("{PASSING}-{}", hex::encode(random));
+    let passing = unlike();
+    // A script is there to be run.
+    let mode = if bytes.starts_with(b"#!") { 0o700 } else { 0o600 };
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = openat(folder, passing.as_str(), flags, Mode::from_raw_mode(0o600))?;
+    let made = openat(folder, passing.as_str(), flags, Mode::from_raw_mode(mode))?;
     std::fs::File::from(made).write_all(bytes).map_err(io)?;
     renameat(folder, passing.as_str(), folder, name)
+}
+
+/// A name that nothing has yet.
+pub(super) fn unlike() -> String {
+    let mut random = [0u8; 8];
+    bailiwick_gate::Random::fill(&super::surroundings::KernelRandom, &mut random);
+    format!("{PASSING}-{}", hex::encode(random))
 }
 
 /// The entries of a folder, by name, with their kinds.

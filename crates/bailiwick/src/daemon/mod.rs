@@ -9,6 +9,7 @@ mod chores;
 mod devices;
 mod handover;
 pub mod kept;
+pub mod logins;
 pub mod person;
 pub mod plan;
 mod publish;
@@ -192,6 +193,8 @@ fn background(daemon: &Arc<Daemon>) {
                 talkln!("bailiwick: a spare process could not be started: {e}");
             }
             std::thread::sleep(SWEEP);
+            let handles: Vec<task::Handle> = lock(&daemon.running).values().cloned().collect();
+            handles.iter().for_each(task::Handle::share);
             if let Err(fault) = daemon.mediator.sweep(daemon.clock.now()) {
                 talkln!("bailiwick: abandoned permits are not on record: {fault}");
             }

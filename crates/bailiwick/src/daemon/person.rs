@@ -13,6 +13,8 @@ use bailiwick_gate::{LaunchFault, Ledger, Store};
 use bailiwick_model::{Code, Event, TaskId};
 
 use super::{Daemon, attend, handover, leave, lock, task};
+use bailiwick_policy::Published;
+
 use crate::protocol::{DaemonStatus, PROTOCOL, PersonAnswer, PersonCall, RunOrder, RunningTask, build};
 
 /// How long a task may take to end by itself.
@@ -49,6 +51,7 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
                 let content = channel.take().ok();
                 channel.send(&handover::give(daemon, task, path, given, content), &[])?;
             }
+            PersonCall::Publish { task, port } => channel.send(&publish(daemon, task, port.into()), &[])?,
             PersonCall::Status => channel.send(&PersonAnswer::Status(Box::new(status(daemon))), &[])?,
             PersonCall::Checkpoint => {
                 let answer = daemon.log.checkpoint().map_or_else(
@@ -118,6 +121,26 @@ fn trust(daemon: &Daemon, file: String, digest: bailiwick_model::Digest, trusted
         Ok(()) => PersonAnswer::Done,
         Err(fault) => failed(Code::Fault, "trust was not given", &fault.to_string()),
     }
+}
+
+/// Shows a port of a running task outside, on record first.
+fn publish(daemon: &Daemon, task: TaskId, port: Published) -> PersonAnswer {
+    let what = format!("port {} is not shown", port.inside);
+    let Some(handle) = lock(&daemon.running).get(&task).cloned() else {
+        return failed(Code::UnknownTask, &what, "no such task runs");
+    };
+    let principal = crate::places::account().map_or_else(|| "the person".to_owned(), |account| account.name);
+    let event = Event::Published {
+        principal,
+        outside: port.outside,
+        inside: port.inside,
+    };
+    if let Err(fault) = daemon.record(Some(task), event) {
+        return failed(Code::LogUnavailable, &what, &fault.to_string());
+    }
+    handle
+        .publish(port)
+        .map_or_else(PersonAnswer::Failed, |()| PersonAnswer::Done)
 }
 
 /// Runs a task on this connection. When the connection closes, a task that is tied to it ends; another goes on.

@@ -22,6 +22,9 @@ pub const PROXY_PORT: u16 = 3128;
 /// The scratch folder into which the person can hand copies of files while the task runs.
 pub const HANDOVER: &str = "/tmp/handover";
 
+/// Where programs are looked for when nothing says.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// Processes and threads of a task whose rules set no limit.
 const PROCESSES: u64 = 4096;
 
@@ -240,6 +243,7 @@ fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
         .filter(|(name, _)| from.settings.passes(name))
         .cloned()
         .collect();
+    let path = all.get("PATH").map_or(USUAL_PATH, String::as_str).to_owned();
     let mut put = |name: &str, value: &str| all.insert(name.into(), value.into());
     put("HOME", from.home.as_str());
     put("USER", from.user);
@@ -269,11 +273,9 @@ fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
         put(name, value);
     }
     for (name, value) in &from.settings.environment_set {
-        put(name, &placed(value, from.home, from.root));
+        put(name, &placed(value, from.home, from.root).replace("${PATH}", &path));
     }
-    let path = all
-        .entry("PATH".into())
-        .or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let path = all.entry("PATH".into()).or_insert_with(|| USUAL_PATH.into());
     let own = from.program.as_ref().and_then(AbsPath::parent);
     if let Some(own) = own.filter(|own| !path.split(':').any(|folder| folder == own.as_str())) {
         path.push(':');

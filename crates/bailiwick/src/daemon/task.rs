@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use bailiwick_fence::{Control, Running};
@@ -24,9 +24,10 @@ use bailiwick_proxy::Config;
 
 use super::attend::Attendance;
 use super::kept::Kept;
+use super::logins::Shared;
 use super::plan::{self, Granted, Materials};
 use super::screen::Screen;
-use super::spare::NetworkGate;
+use super::spare::{Joiner, NetworkGate};
 use super::{Daemon, devices, lock, publish, refusals};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -48,6 +49,16 @@ pub struct Handle {
     pub attendance: Arc<Attendance>,
     /// Its terminal, if it has one.
     pub screen: Option<Arc<Screen>>,
+    /// What it shares of its agent's login.
+    shared: Option<Arc<Shared>>,
+    /// Ports that are seen outside since it began.
+    doors: Arc<Doors>,
+}
+
+/// Ports of a running task, and what serves further ones.
+struct Doors {
+    joiner: Joiner,
+    open: Mutex<Option<Vec<publish::Open>>>,
 }
 
 impl Handle {
@@ -57,6 +68,28 @@ impl Handle {
             attended: self.attendance.is_attended(),
             ..(*self.about).clone()
         }
+    }
+
+    /// Brings what the agent has done to its login to where its other contexts see it.
+    pub fn share(&self) {
+        if let Some(Err(e)) = self.shared.as_ref().map(|shared| shared.settle()) {
+            talkln!(
+                "bailiwick: the login of task {} could not be shared: {e}",
+                self.about.id
+            );
+        }
+    }
+
+    /// Shows one more port outside, until the task ends.
+    pub fn publish(&self, port: Published) -> Result<(), LaunchFault> {
+        let io = |e: std::io::Error| fault(Code::Fault, "the port cannot be served", e, "");
+        let ports = publish::listen(&[port])?;
+        let mut open = lock(&self.doors.open);
+        let all = open
+            .as_mut()
+            .ok_or_else(|| fault(Code::UnknownTask, "the task has ended", "", ""))?;
+        all.push(ports.serve(&self.fence, &self.doors.joiner).map_err(io)?);
+        Ok(())
     }
 
     /// True when it goes on without anybody who attends it.
@@ -101,7 +134,8 @@ pub struct Waiting {
     row: TaskRow,
     running: Running,
     gate: NetworkGate,
-    ports: publish::Open,
+    doors: Arc<Doors>,
+    shared: Option<Arc<Shared>>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -109,7 +143,10 @@ impl Waiting {
     /// Waits for the agent's end and clears up behind it; says its status, and how much was refused.
     pub fn wait(mut self, daemon: &Daemon) -> (i32, u64) {
         let status = self.running.wait();
-        drop(self.ports);
+        drop(lock(&self.doors.open).take());
+        if let Some(Err(e)) = self.shared.as_ref().map(|shared| shared.settle()) {
+            talkln!("bailiwick: the login of task {} could not be shared: {e}", self.row.id);
+        }
         end(daemon, self.row.id, status);
         daemon.chores.end_gate(self.gate);
         let denied = daemon.refusals.end(self.row.id);
@@ -250,7 +287,7 @@ fn begin(
         &Request::new(row.id, Verb::Run, Resource::Command(order.command.clone())),
         &context.root,
     )?;
-    let (granted, grants) = grant_trees(daemon, row.id)?;
+    let (granted, grants) = grant_trees(daemon, policy, row.id)?;
     let writable: Vec<&AbsPath> = granted
         .iter()
         .filter(|g| g.verb == Verb::Write)
@@ -270,8 +307,10 @@ fn begin(
         &context.root,
         policy.settings(),
     );
-    let kept = kept.lay(&daemon.places).map_err(of_failure)?;
     let devices = granted_devices(order, policy)?;
+    let laid = kept.lay(&daemon.places).map_err(of_failure)?;
+    let shared = kept.shared(&daemon.places).map(Arc::new);
+    let kept = laid;
     let planning = plan::make(&Materials {
         order,
         root: &context.root,
@@ -358,6 +397,10 @@ fn begin(
         }
     };
     drop(started.listeners);
+    let doors = Arc::new(Doors {
+        joiner: gate.joiner(),
+        open: Mutex::new(Some(vec![ports])),
+    });
     daemon.chores.keep(row.clone());
     let about = RunningTask {
         id: row.id,
@@ -375,6 +418,8 @@ fn begin(
         fence,
         attendance: Arc::default(),
         screen,
+        shared: shared.clone(),
+        doors: Arc::clone(&doors),
     };
     lock(&daemon.running).insert(row.id, handle.clone());
     Ok(Started {
@@ -383,7 +428,8 @@ fn begin(
             row,
             running: started.child,
             gate,
-            ports,
+            doors,
+            shared,
             reader,
         },
         report: started.report,
@@ -453,14 +499,20 @@ fn machine_memory() -> Option<u64> {
 }
 
 /// Rules name many places, such as toolchains, that most machines do not have. What is kept is made where it is missing.
-fn is_there(verb: &Verb, tree: &AbsPath) -> bool {
-    *verb == Verb::Keep || tree.to_path_buf().symlink_metadata().is_ok()
+///
+/// A login that contexts share is there once somebody has signed in.
+fn is_there(daemon: &Daemon, policy: &Policy, verb: &Verb, tree: &AbsPath) -> bool {
+    match policy.settings().login.as_ref().filter(|login| login.place == *tree) {
+        Some(login) if *verb == Verb::Keep => daemon.places.login(&login.agent).is_dir(),
+        _ => *verb == Verb::Keep || tree.to_path_buf().symlink_metadata().is_ok(),
+    }
 }
 
 /// Asks for a standing permit on each tree that the rules could allow whole, and spends those that are given.
-fn grant_trees(daemon: &Daemon, task: TaskId) -> Result<(Vec<Granted>, Vec<Spent>), LaunchFault> {
+fn grant_trees(daemon: &Daemon, policy: &Policy, task: TaskId) -> Result<(Vec<Granted>, Vec<Spent>), LaunchFault> {
     let mut granted = Vec::new();
     let mut grants = Vec::new();
+    let is_there = |verb: &Verb, tree: &AbsPath| is_there(daemon, policy, verb, tree);
     for (request, permit) in daemon.mediator.grant_trees(task, &is_there).map_err(of_task)? {
         let Resource::Tree(tree) = &request.resource else {
             continue;

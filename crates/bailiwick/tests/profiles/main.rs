@@ -7,6 +7,7 @@ mod agents;
 mod init;
 mod install;
 mod kept;
+mod login;
 mod toolchains;
 
 use bailiwick_testkit::Bailiwick;
