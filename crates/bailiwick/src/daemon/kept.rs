@@ -44,6 +44,8 @@ pub struct Kept<'a> {
     pub settings: &'a Settings,
     /// The trees of the person's that are shown below a kept folder.
     pub shown: Vec<AbsPath>,
+    /// What the person should know, one line each.
+    pub notes: Vec<String>,
 }
 
 impl<'a> Kept<'a> {
@@ -55,12 +57,16 @@ impl<'a> Kept<'a> {
         root: &'a AbsPath,
         settings: &'a Settings,
     ) -> Self {
+        let shown: Vec<AbsPath> = shown.collect();
+        let mut notes = Vec::new();
+        granted.retain(|place| stands(place, &shown, &mut notes));
         let all: BTreeSet<AbsPath> = granted.iter().cloned().collect();
         granted.retain(|place| !all.iter().any(|outer| outer != place && outer.holds(place)));
         granted.dedup();
-        let shown = shown.filter(|tree| granted.iter().any(|place| place != tree && place.holds(tree)));
+        let below = |tree: &AbsPath| granted.iter().any(|place| place != tree && place.holds(tree));
         Self {
-            shown: shown.collect(),
+            shown: shown.into_iter().filter(below).collect(),
+            notes,
             places: granted,
             home,
             root,
@@ -197,6 +203,27 @@ impl<'a> Kept<'a> {
             put(&above, name, b"")
         }
     }
+}
+
+/// True when a kept folder can stand at its place. In a tree of the person's that is shown, a folder must be there to
+/// stand on: none is made, and no link is followed.
+fn stands(place: &AbsPath, shown: &[AbsPath], notes: &mut Vec<String>) -> bool {
+    if shown.contains(place) {
+        notes.push(format!(
+            "`{place}` is granted, and kept too: what is seen there is the context's own"
+        ));
+    }
+    let Some(tree) = shown.iter().find(|tree| *tree != place && tree.holds(place)) else {
+        return true;
+    };
+    let path = place.to_path_buf();
+    let plain = path.is_dir() && path.canonicalize().is_ok_and(|whole| whole == path);
+    if !plain {
+        notes.push(format!(
+            "`{place}` is not kept: it lies in `{tree}`, which is granted, and there is no such folder to stand on"
+        ));
+    }
+    plain
 }
 
 /// How many folders deep links are laid: below that, whole folders are linked.

@@ -310,7 +310,7 @@ fn begin(
     let devices = granted_devices(order, policy)?;
     let laid = kept.lay(&daemon.places).map_err(of_failure)?;
     let shared = kept.shared(&daemon.places).map(Arc::new);
-    let kept = laid;
+    let (notes, kept) = (kept.notes, laid);
     let planning = plan::make(&Materials {
         order,
         root: &context.root,
@@ -331,6 +331,7 @@ fn begin(
         publish: published.iter().map(|port| (*port).into()).collect(),
         devices: devices.told.clone(),
         settings: settings_kept(policy, &kept),
+        notes: policy.settings().notes.iter().cloned().chain(notes).collect(),
         ..planned(daemon, row.id, context, policy, &granted)
     };
     tell(planned).map_err(|e| fault(Code::Fault, "the command that ordered this is gone", e, ""))?;

@@ -112,3 +112,50 @@ fn p2_gemini_keeps_its_state_with_the_context() {
 fn p2_goose_keeps_its_state_with_the_context() {
     works_and_keeps(goose, "shell", "command", None, &[".local/share/goose"]);
 }
+
+/// Codex as people start it, with the settings that its profile lays.
+fn codex_with_a_sandbox(model_port: u16) -> Agent {
+    let mut agent = codex(model_port);
+    agent.files.clear();
+    let provider = format!(
+        "model_providers.local={{name=\"local\",base_url=\"http://127.0.0.1:{model_port}/v1\",wire_api=\"responses\",env_key=\"LOCAL_KEY\"}}"
+    );
+    let words = [
+        "exec",
+        "--skip-git-repo-check",
+        "--json",
+        "-c",
+        "model=\"scripted\"",
+        "-c",
+        "model_provider=\"local\"",
+        "-c",
+    ];
+    agent.command.truncate(1);
+    agent.command.extend(words.map(String::from));
+    agent.command.extend([provider, "go".into()]);
+    agent
+}
+
+/// Gemini CLI, asked for a sandbox of its own.
+fn gemini_with_a_sandbox(model_port: u16) -> Agent {
+    let mut agent = gemini(model_port);
+    agent.command.insert(1, "--sandbox".into());
+    agent
+}
+
+#[test]
+fn p2_codex_works_without_a_sandbox_of_its_own() {
+    works_and_keeps(codex_with_a_sandbox, "exec_command", "cmd", None, &[".codex"]);
+}
+
+#[test]
+fn p2_gemini_works_without_a_sandbox_of_its_own() {
+    let settings = Some(".gemini/settings.json");
+    works_and_keeps(
+        gemini_with_a_sandbox,
+        "run_shell_command",
+        "command",
+        settings,
+        &[".gemini"],
+    );
+}

@@ -31,7 +31,10 @@ fn p2_an_agents_state_is_the_contexts_own() {
             !seen.stdout.contains("DANA") && !seen.stdout.contains("dana"),
             "{seen:?}"
         );
-        assert!(seen.stdout.contains("{}"), "its settings are the profile's: {seen:?}");
+        assert!(
+            seen.stdout.contains("\"enabled\": false"),
+            "its settings are the profile's: {seen:?}"
+        );
         // What it writes is there in the next task of this context, at the place that its variable names.
         inside("echo kept > \"$CLAUDE_CONFIG_DIR/state\" && mkdir ~/.claude/projects").ok();
         assert_eq!(inside("cat ~/.claude/state").ok().stdout, "kept\n");
@@ -211,5 +214,40 @@ fn p2_a_cache_is_never_written_through() {
             let read = kit.shell(&format!("cat ~/{readable}"));
             assert_eq!(read.ok().stdout, "as it was\n", "{readable}");
         }
+    }
+}
+
+#[test]
+fn p13_a_kept_folder_in_a_granted_tree_stands_on_one_that_is_there_or_is_told() {
+    for kit in kits() {
+        let agent = program(&kit, ".local/bin/goose", "#!/bin/sh\neval \"$1\"\n");
+        kit.write_home(".config/other", "OTHER\n");
+        kit.write(
+            "bailiwick.toml",
+            "extends = [\"coding\"]\n[files]\nread = [\"~/.config\", \"~/.local/share/goose\"]\n",
+        );
+        kit.run(&["trust"]).ok();
+        kit.write_home(".local/share/goose/sessions", "SESSIONS-OF-DANA\n");
+        let run = |line: &str| kit.run(&["run", "--", &agent, line]).ok();
+        let told = run("cat ~/.config/other; cat ~/.local/share/goose/sessions || true");
+        assert_eq!(told.stdout, "OTHER\n");
+        assert!(told.stderr.contains("/.config/goose` is not kept"), "{told:?}");
+        assert!(
+            told.stderr.contains("/.local/share/goose` is granted, and kept too"),
+            "{told:?}"
+        );
+        assert!(
+            !kit.home().join(".config/goose").exists(),
+            "nothing is made in the person's home"
+        );
+        // A link is no folder to stand on.
+        kit.shell_outside("mkdir ~/elsewhere && ln -s ../elsewhere ~/.config/goose")
+            .ok();
+        assert!(run("true").stderr.contains("/.config/goose` is not kept"));
+        kit.shell_outside("rm ~/.config/goose && mkdir ~/.config/goose").ok();
+        kit.hand_over();
+        run("echo x > ~/.config/goose/config.yaml");
+        assert_eq!(run("cat ~/.config/goose/config.yaml").stdout, "x\n");
+        assert!(!kit.home().join(".config/goose/config.yaml").exists());
     }
 }
