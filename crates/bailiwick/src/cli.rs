@@ -131,6 +131,9 @@ pub struct RunArgs {
     /// Show the compositor of this screen inside, so that windows can be opened
     #[arg(long)]
     pub wayland: bool,
+    /// In a work tree of git's for this task alone, beside the project; without a name it gets a number
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub worktree: Option<String>,
     /// Start it in a terminal of its own and leave it alone; prints the task's id
     #[arg(short, long, conflicts_with_all = ["standalone", "end_with_terminal", "explain_denials", "status_file"])]
     pub detach: bool,

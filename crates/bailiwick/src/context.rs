@@ -11,6 +11,7 @@ use bailiwick_model::{AbsPath, Anchors, ContextId};
 use bailiwick_policy::{Diagnostic, Policy, SourceFile, Sources};
 
 use crate::failure::{Exit, Failure};
+use crate::git::repository::Repository;
 use crate::places::{MACHINE_RULES, Places};
 
 /// The name of a project's rule file.
@@ -26,6 +27,8 @@ pub struct Context {
     pub root: AbsPath,
     /// What the rules are read from.
     pub sources: Sources,
+    /// Where git keeps what belongs to this place.
+    pub repository: Repository,
 }
 
 impl Context {
@@ -43,12 +46,16 @@ impl Context {
                 .map_err(|e| Failure::usage(e.to_string()))?
                 .to_path_buf(),
         )?;
-        let trusted = match (&project, store) {
-            (Some(file), Some(store)) => store
-                .is_trusted(&file.name, &bailiwick_policy::trust_digest(file))
-                .map_err(|fault| store_failure(&fault))?,
-            _ => false,
-        };
+        let repository = Repository::of(&root);
+        // A linked work tree is trusted with the rules of the one that it is linked to, when they are the same.
+        let main = repository.main.as_ref().and_then(|main| main.join(RULE_FILE).ok());
+        let mut trusted = false;
+        if let (Some(file), Some(store)) = (&project, store) {
+            let digest = bailiwick_policy::trust_digest(file);
+            for name in std::iter::once(file.name.as_str()).chain(main.as_ref().map(AbsPath::as_str)) {
+                trusted |= store.is_trusted(name, &digest).map_err(|fault| store_failure(&fault))?;
+            }
+        }
         // A program that lies in the project is the project's, whatever it is called.
         let own = |program: &&str| program.contains('/') && directory.join(program).is_ok_and(|path| root.holds(&path));
         let name = program
@@ -68,13 +75,18 @@ impl Context {
             project_trusted: trusted,
             profiles,
             preset: None,
+            found: repository.rules.clone(),
             toolchains: crate::toolchains::recognized(&root.to_path_buf()),
             anchors: Anchors {
                 root: Some(root.clone()),
                 home: places.home.clone(),
             },
         };
-        Ok(Self { root, sources })
+        Ok(Self {
+            root,
+            sources,
+            repository,
+        })
     }
 
     /// The same place with one preset for this run, in place of what its rules allow.

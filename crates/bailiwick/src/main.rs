@@ -12,6 +12,7 @@ mod commands;
 mod context;
 mod daemon;
 mod failure;
+mod git;
 mod link;
 mod own;
 mod places;
@@ -30,6 +31,9 @@ fn main() -> ExitCode {
         Some(daemon::spare::LAUNCHER) => return daemon::spare::run_launcher(),
         Some(daemon::spare::NETWORK_GATE) => return daemon::spare::run_network_gate(),
         _ => {}
+    }
+    if let Some(answered) = git::signing::answer_git() {
+        return answered;
     }
     if let Err(e) = bailiwick_fence::become_caller_under_sudo() {
         talkln!("bailiwick: cannot become the user who called sudo: {e}");

@@ -105,8 +105,8 @@ pub struct RunOrder {
     pub preset: Option<String>,
     /// The size of the person's terminal; none for pipes.
     pub terminal: Option<(u16, u16)>,
-    /// Who the person is in git, so that the agent can commit for them.
-    pub author: Option<(String, String)>,
+    /// The person's git settings, so that the agent can commit for them as they do.
+    pub git: crate::git::settings::GitSettings,
     /// True when the command waits for a checkpoint at the end.
     pub checkpoint: bool,
     /// Ports that are to be seen outside.

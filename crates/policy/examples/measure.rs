@@ -57,6 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             project_trusted: true,
             profiles: Vec::new(),
             toolchains: Vec::new(),
+            found: None,
             preset: None,
             anchors: anchors.clone(),
         };

@@ -27,6 +27,7 @@ pub(crate) const TOP: &[&str] = &[
     "deny",
     "environment",
     "devices",
+    "git",
     "limits",
     "profiles",
     "state",
@@ -207,6 +208,7 @@ impl<'a> Reader<'a> {
                 "network" => self.table(item, key, span, Self::network),
                 "environment" => self.table(item, key, span, Self::environment),
                 "devices" => self.table(item, key, span, Self::devices),
+                "git" => self.table(item, key, span, Self::git),
                 "limits" => self.table(item, key, span, Self::limits),
                 other => self.unknown_top(other, span),
             }
@@ -256,6 +258,20 @@ impl<'a> Reader<'a> {
                     self.error(span, message, Some(hint.into()));
                 }
                 other => self.unknown(other, span, &["read", "write", "deny", "ask"]),
+            }
+        }
+    }
+
+    fn git(&mut self, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            match (key, item.as_bool()) {
+                ("unsigned", Some(unsigned)) => self.file.settings.git_unsigned = unsigned,
+                ("unsigned", None) => {
+                    let hint = Some("write `unsigned = true`".into());
+                    self.error(span, &format!("`unsigned` must be yes or no, not {}", kind(item)), hint);
+                }
+                (other, _) => self.unknown(other, span, &["unsigned"]),
             }
         }
     }

@@ -4,7 +4,7 @@
 //! whoever wrote the repository: of it only the denies are taken, and no setting.
 //! Not here: reading one file (`document`), finding files and keeping trust (the program's).
 
-use bailiwick_model::{Anchors, Digest, Layer, Verdict};
+use bailiwick_model::{Anchors, Digest, Layer, Resource, Verb, VerbPattern, Verdict};
 use sha2::{Digest as _, Sha256};
 
 use crate::diagnostic::{Diagnostic, Place, Severity, suggest};
@@ -39,6 +39,9 @@ pub struct Sources {
     pub profiles: Vec<String>,
     /// Profiles of the toolchains that were recognized in the project. A trusted project's file may name others.
     pub toolchains: Vec<String>,
+    /// Rules that the program found by itself for this place, such as where git keeps a linked work tree. What they let
+    /// write holds only where the context's own rules let write its root.
+    pub found: Option<SourceFile>,
     /// The preset that holds for this run, in place of all that the context's rules would allow.
     pub preset: Option<String>,
     /// What `.` and `~` stand for.
@@ -191,6 +194,34 @@ impl Loader<'_> {
             _ if self.sign_in => {}
             _ => self.profiles("profiles", recognized),
         }
+        self.project(project);
+        self.found();
+    }
+
+    /// What the program found by itself, as far as the context may do the like.
+    fn found(&mut self) {
+        let sources = self.sources;
+        let (Some(found), Some(root)) = (&sources.found, &sources.anchors.root) else {
+            return;
+        };
+        let mut file = self.read(Layer::Context, &found.name, &found.text, &sources.anchors, true);
+        let may = |verb: &Verb| {
+            let own = Resource::Tree(root.clone());
+            let allows = |rule: &&Rule| rule.layer() == Layer::Context && rule.effect == Verdict::Allow;
+            self.rules.iter().filter(allows).any(|rule| rule.covers(verb, &own))
+        };
+        let (reads, writes) = (may(&Verb::Read) || may(&Verb::Write), may(&Verb::Write));
+        file.rules.retain(|rule| match (&rule.effect, &rule.act().verb) {
+            (Verdict::Deny, _) => true,
+            (_, VerbPattern::One(Verb::Write)) => writes,
+            _ => reads,
+        });
+        self.add(file);
+    }
+
+    fn project(&mut self, project: Option<(&SourceFile, RuleFile)>) {
+        let sources = self.sources;
+        let speaks = sources.project_trusted && sources.preset.is_none();
         let Some((source, mut file)) = project else { return };
         if file.empty {
             let hint = "write `extends = [\"coding\"]`, or remove the file";

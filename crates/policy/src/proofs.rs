@@ -207,6 +207,7 @@ proptest! {
             project_trusted: false,
             profiles: Vec::new(),
             toolchains: Vec::new(),
+            found: None,
         preset: None,
             anchors: anchors(),
         };

@@ -55,6 +55,8 @@ pub struct Settings {
     pub login: Option<Login>,
     /// What profiles tell the person, one line each.
     pub notes: Vec<String>,
+    /// True when commits are to be made unsigned where the person's are signed.
+    pub git_unsigned: bool,
     /// The most memory, in bytes.
     pub memory: Option<u64>,
     /// The most processes at one time.
@@ -96,6 +98,7 @@ impl Settings {
         self.kept_copies.extend(other.kept_copies);
         self.login = other.login.or(self.login.take());
         self.notes.extend(other.notes);
+        self.git_unsigned |= other.git_unsigned;
         self.memory = least(self.memory, other.memory);
         self.processes = least(self.processes, other.processes);
         self.hosts.extend(other.hosts);

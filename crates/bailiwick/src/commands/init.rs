@@ -274,6 +274,7 @@ mod tests {
             project_trusted: true,
             profiles: Vec::new(),
             toolchains: toolchains.to_vec(),
+            found: None,
             preset: None,
             anchors: Anchors {
                 root: AbsPath::new("/home/dana/site").ok(),

@@ -1,7 +1,7 @@
 //! `bailiwick run`: says what will hold, starts the agent through the daemon, and stands between it and the terminal.
 
 use std::os::fd::AsFd;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use bailiwick_gate::LaunchFault;
 use bailiwick_model::{AbsPath, Code};
@@ -13,6 +13,8 @@ use super::status_file::StatusFile;
 use crate::cli::RunArgs;
 use crate::daemon::Standalone;
 use crate::failure::{Done, Exit, Failure};
+use crate::git::settings::GitSettings;
+use crate::git::worktree::Worktree;
 use crate::link::Link;
 use crate::places::Places;
 use crate::protocol::{PersonAnswer, PersonCall, Planned, RunOrder};
@@ -41,13 +43,21 @@ pub fn run(args: &RunArgs) -> Done {
 fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     let places = Places::find()?;
     let directory = here()?;
+    let worktree = args
+        .worktree
+        .as_deref()
+        .map(|name| Worktree::make(&directory, Some(name)))
+        .transpose()?;
+    let directory = worktree
+        .as_ref()
+        .map_or(directory, |worktree| worktree.directory.clone());
     let seen = terminal::size();
     let size = seen.or(args.detach.then_some(UNSEEN));
     let tied = args.end_with_terminal || args.standalone || size.is_none();
     let order = RunOrder {
         command: args.command.clone(),
         preset: args.preset.clone(),
-        author: author(&directory),
+        git: GitSettings::of_person(&directory),
         environment: std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect(),
@@ -78,6 +88,9 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         }
         None => link.say(&PersonCall::Run(order))?,
     }
+    if let Some(worktree) = worktree.as_ref().filter(|_| !args.quiet) {
+        crate::talk::talk(&worktree.begun());
+    }
     let mut told = Told {
         args,
         status,
@@ -94,6 +107,9 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
             denied,
         } => {
             told.ended(status, checkpoint.as_deref(), denied);
+            if let Some(worktree) = worktree.as_ref().filter(|_| !args.quiet) {
+                crate::talk::talk(&worktree.ended());
+            }
             ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(255))
         }
         left => {
@@ -187,25 +203,6 @@ pub fn here() -> Result<AbsPath, Failure> {
         Failure::usage(format!("the current folder cannot be read: {e}")).hint("go to a folder that exists")
     })?;
     AbsPath::new(folder).map_err(|e| Failure::usage(e.to_string()))
-}
-
-/// Who the person is in git, from their own configuration: never from the project's, which anyone may have written.
-fn author(directory: &AbsPath) -> Option<(String, String)> {
-    directory
-        .ancestors()
-        .find(|folder| std::path::Path::new(folder).join(".git").symlink_metadata().is_ok())?;
-    let found = Command::new("git")
-        .args(["config", "--global", "--get-regexp", "^user\\.(name|email)$"])
-        .stdin(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .output()
-        .ok()?;
-    let text = String::from_utf8(found.stdout).ok()?;
-    let value = |key: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned))
-    };
-    Some((value("user.name")?, value("user.email")?))
 }
 
 fn not_started(fault: &LaunchFault, program: &str) -> Failure {

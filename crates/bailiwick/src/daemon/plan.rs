@@ -14,6 +14,7 @@ use bailiwick_proxy::Service;
 
 use super::devices;
 use super::kept::placed;
+use crate::git::signing;
 use crate::protocol::RunOrder;
 
 /// Where the network gate listens inside for programs that know proxies.
@@ -52,6 +53,8 @@ pub struct Materials<'a> {
     pub user: &'a str,
     /// What was granted.
     pub granted: &'a [Granted],
+    /// Where git keeps what belongs to the root, when that is elsewhere: the person's own.
+    pub repository: Option<&'a AbsPath>,
     /// Where the folders of the context's own lie, by the place inside.
     pub kept: &'a BTreeMap<AbsPath, AbsPath>,
     /// What the rules set besides acts.
@@ -135,7 +138,10 @@ fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
             source: path.clone(),
             target: path.clone(),
             mode,
-            own: from.root.holds(path) || from.home.holds(path) || !is_system(path),
+            own: from.root.holds(path)
+                || from.home.holds(path)
+                || from.repository.is_some_and(|folder| folder.holds(path))
+                || !is_system(path),
             optional: path != from.root,
         })
         .chain(from.kept.iter().map(|(place, outside)| Bind {
@@ -253,6 +259,10 @@ fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
     put("BAILIWICK_HANDOVER", HANDOVER);
     // Wherever a git was built to look: the file that is made for the fence.
     put("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
+    let program = from.program.as_ref().map(AbsPath::as_str);
+    for (name, value) in signing::variables(&from.order.git, from.settings.git_unsigned, program) {
+        put(&name, &value);
+    }
     let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
     for name in [
         "http_proxy",
@@ -300,13 +310,7 @@ fn files(from: &Materials<'_>) -> Vec<(AbsPath, String)> {
         // Root's files belong to another number inside: git would take each for changed, and read it again.
         git.push_str("[core]\n\tcheckStat = minimal\n");
     }
-    if let Some((name, email)) = &from.order.author {
-        git.push_str(&format!(
-            "[user]\n\tname = {}\n\temail = {}\n",
-            git_value(name),
-            git_value(email)
-        ));
-    }
+    git.push_str(&from.order.git.as_file());
     let mut hosts = "127.0.0.1\tlocalhost bailiwick\n::1\tlocalhost\n".to_owned();
     for (name, address) in from.settings.hosts.iter().filter(|(_, address)| address.is_loopback()) {
         // A name that is pinned to this machine is still reached through the gate: DNS answers for it.
@@ -325,10 +329,4 @@ fn files(from: &Materials<'_>) -> Vec<(AbsPath, String)> {
     .into_iter()
     .flatten()
     .collect()
-}
-
-/// A value for git's configuration, quoted (git-config(1), "Syntax").
-fn git_value(text: &str) -> String {
-    let kept: String = text.chars().filter(|c| !c.is_control()).collect();
-    format!("\"{}\"", kept.replace('\\', "\\\\").replace('"', "\\\""))
 }

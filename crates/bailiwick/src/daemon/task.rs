@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -317,6 +318,7 @@ fn begin(
         home: &daemon.places.home,
         user,
         granted: &granted,
+        repository: context.repository.outside(),
         kept: &kept,
         settings: policy.settings(),
         identity,
@@ -332,6 +334,7 @@ fn begin(
         devices: devices.told.clone(),
         settings: settings_kept(policy, &kept),
         notes: policy.settings().notes.iter().cloned().chain(notes).collect(),
+        warnings: told(daemon, order, context, policy, &writable),
         ..planned(daemon, row.id, context, policy, &granted)
     };
     tell(planned).map_err(|e| fault(Code::Fault, "the command that ordered this is gone", e, ""))?;
@@ -615,8 +618,28 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
             }
         }),
         notes: policy.settings().notes.clone(),
-        warnings: policy.warnings().iter().map(ToString::to_string).collect(),
+        warnings: Vec::new(),
     }
+}
+
+/// What the person is told of this place: of the rules, of git, and of who else works here.
+fn told(daemon: &Daemon, order: &RunOrder, context: &Context, policy: &Policy, writable: &[&AbsPath]) -> Vec<String> {
+    let mut all: Vec<String> = policy.warnings().iter().map(ToString::to_string).collect();
+    let may_write = |path: &AbsPath| writable.iter().any(|tree| tree.holds(path));
+    all.extend(context.repository.told(may_write));
+    all.extend(crate::git::signing::note(&order.git, policy.settings().git_unsigned));
+    let own = context.root.to_path_buf();
+    if own.join(".git").symlink_metadata().is_ok() {
+        all.extend(order.git.note());
+    }
+    for task in lock(&daemon.running).values().map(Handle::describe) {
+        let other = Path::new(&task.context);
+        if other.starts_with(&own) || own.starts_with(other) {
+            let program = task.command.first().map_or("", String::as_str);
+            all.push(format!("another task runs in this tree: {} (`{program}`)", task.id));
+        }
+    }
+    all
 }
 
 /// Serves the gate's channel: one thread reads, one writes, so that a gate that does not read holds up no one else.

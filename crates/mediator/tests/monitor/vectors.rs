@@ -120,6 +120,7 @@ fn load_all(texts: &RuleTexts) -> Result<Policy, String> {
         project_trusted: texts.trusted,
         profiles: texts.profiles.clone(),
         toolchains: Vec::new(),
+        found: None,
         preset: None,
         anchors: anchors(),
     };

@@ -13,6 +13,7 @@ const NO_RULE: &str = "deny no-rule";
 fn default() -> Policy {
     load(&Sources {
         toolchains: vec!["rust".into()],
+        found: None,
         ..sources()
     })
     .unwrap()

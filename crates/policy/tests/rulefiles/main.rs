@@ -26,6 +26,7 @@ pub(crate) fn sources() -> Sources {
         project_trusted: true,
         profiles: Vec::new(),
         toolchains: Vec::new(),
+        found: None,
         preset: None,
         anchors: anchors(),
     }

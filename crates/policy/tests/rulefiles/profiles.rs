@@ -13,6 +13,7 @@ fn with(toolchains: &[&str], rules: Option<&str>) -> Policy {
     load(&Sources {
         project: rules.map(|rules| file("bailiwick.toml", rules)),
         toolchains: toolchains.iter().map(ToString::to_string).collect(),
+        found: None,
         ..sources()
     })
     .unwrap()

@@ -1,0 +1,321 @@
+//! The person's git settings, as far as they name no program and lead nowhere: identity, aliases, how things look and
+//! what is done by default.
+//!
+//! Trust: the settings are the person's; git itself reads them, with what they include. What is kept is an allow list:
+//! git has hundreds of settings, and any of them may name a program tomorrow.
+//! See: git-config(1).
+
+use bailiwick_model::AbsPath;
+use serde::{Deserialize, Serialize};
+
+use super::quiet_git;
+
+/// Sections of which everything is kept: they hold colours, advice and the like.
+const WHOLE: [&str; 4] = ["color", "column", "advice", "i18n"];
+
+/// Settings that are kept, by section.
+const KEPT: [(&str, &[&str]); 22] = [
+    ("user", &["name", "email", "useconfigonly"]),
+    ("author", &["name", "email"]),
+    ("committer", &["name", "email"]),
+    (
+        "core",
+        &[
+            "abbrev",
+            "autocrlf",
+            "commentchar",
+            "commentstring",
+            "eol",
+            "ignorecase",
+            "precomposeunicode",
+            "quotepath",
+            "safecrlf",
+            "whitespace",
+        ],
+    ),
+    ("init", &["defaultbranch"]),
+    ("pull", &["ff", "rebase"]),
+    ("push", &["autosetupremote", "default", "followtags"]),
+    ("fetch", &["all", "output", "parallel", "prune", "prunetags"]),
+    (
+        "merge",
+        &[
+            "autostash",
+            "branchdesc",
+            "conflictstyle",
+            "ff",
+            "log",
+            "renamelimit",
+            "renames",
+            "stat",
+            "verbosity",
+        ],
+    ),
+    (
+        "rebase",
+        &[
+            "abbreviatecommands",
+            "autosquash",
+            "autostash",
+            "missingcommitscheck",
+            "stat",
+            "updaterefs",
+        ],
+    ),
+    (
+        "diff",
+        &[
+            "algorithm",
+            "colormoved",
+            "colormovedws",
+            "context",
+            "indentheuristic",
+            "interhunkcontext",
+            "mnemonicprefix",
+            "noprefix",
+            "relative",
+            "renamelimit",
+            "renames",
+            "submodule",
+            "suppressblankempty",
+            "wserrorhighlight",
+        ],
+    ),
+    ("branch", &["autosetupmerge", "autosetuprebase", "sort"]),
+    ("tag", &["sort"]),
+    (
+        "status",
+        &[
+            "aheadbehind",
+            "branch",
+            "relativepaths",
+            "short",
+            "showstash",
+            "showuntrackedfiles",
+            "submodulesummary",
+        ],
+    ),
+    (
+        "log",
+        &["abbrevcommit", "date", "decorate", "follow", "graphcolors", "showroot"],
+    ),
+    ("format", &["pretty"]),
+    ("blame", &["blankboundary", "coloring", "date", "showemail", "showroot"]),
+    ("commit", &["cleanup", "status", "verbose"]),
+    ("rerere", &["autoupdate", "enabled"]),
+    ("grep", &["column", "extendedregexp", "linenumber", "patterntype"]),
+    ("help", &["autocorrect"]),
+    ("stash", &["showincludeuntracked", "showpatch", "showstat"]),
+];
+
+/// Largest value that is kept, in bytes, and most settings.
+const MAX_VALUE: usize = 4096;
+const MAX_SETTINGS: usize = 1000;
+
+/// What is known of the person's git.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GitSettings {
+    /// Names and values, in the order in which they hold.
+    pub kept: Vec<(String, String)>,
+    /// True when commits here are signed by default.
+    pub signs_commits: bool,
+    /// True when tags here are signed by default.
+    pub signs_tags: bool,
+}
+
+impl GitSettings {
+    /// Reads what holds for the person in this folder; nothing where git is not installed.
+    pub fn of_person(folder: &AbsPath) -> Self {
+        let mut git = quiet_git(&folder.to_path_buf());
+        git.args(["config", "--list", "--show-scope", "--includes", "-z"]);
+        let found = git.output().map(|done| done.stdout).unwrap_or_default();
+        Self::read(&String::from_utf8_lossy(&found))
+    }
+
+    /// Reads git's own list: scope, then name and value, with zeros between them.
+    fn read(listed: &str) -> Self {
+        let mut all = Self::default();
+        let mut parts = listed.split('\0');
+        while let (Some(scope), Some(setting)) = (parts.next(), parts.next()) {
+            // A name alone means yes.
+            let (name, value) = setting.split_once('\n').unwrap_or((setting, "true"));
+            let yes = !matches!(value.to_ascii_lowercase().as_str(), "false" | "no" | "off" | "0" | "");
+            match name {
+                "commit.gpgsign" => all.signs_commits = yes,
+                "tag.gpgsign" | "tag.forcesignannotated" => all.signs_tags = yes,
+                _ => {}
+            }
+            if scope == "global" && is_kept(name, value) && all.kept.len() < MAX_SETTINGS {
+                all.kept.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        all
+    }
+
+    /// The last value of a name.
+    fn value(&self, name: &str) -> Option<&str> {
+        let mut found = self.kept.iter().rev();
+        found.find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// What the person is told where git knows too little to commit; none where it knows enough.
+    pub fn note(&self) -> Option<String> {
+        let missing: Vec<&str> = ["name", "email"]
+            .into_iter()
+            .filter(|key| {
+                ["user", "author"]
+                    .iter()
+                    .all(|section| self.value(&format!("{section}.{key}")).is_none())
+            })
+            .collect();
+        let first = missing.first()?;
+        Some(format!(
+            "git knows no {} of yours, so commits fail in there: `git config --global user.{first} …`",
+            missing.join(" and no ")
+        ))
+    }
+
+    /// True when commits or tags are signed by default.
+    pub fn signs(&self) -> bool {
+        self.signs_commits || self.signs_tags
+    }
+
+    /// The settings as a file.
+    pub fn as_file(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in &self.kept {
+            let (Some((section, rest)), Some((_, key))) = (name.split_once('.'), name.rsplit_once('.')) else {
+                continue;
+            };
+            let below = rest.strip_suffix(key).and_then(|below| below.strip_suffix('.'));
+            let head = match below {
+                Some(below) => format!("[{section} {}]", quoted(below)),
+                None => format!("[{section}]"),
+            };
+            text.push_str(&format!("{head}\n\t{key} = {}\n", quoted(value)));
+        }
+        text
+    }
+}
+
+fn is_kept(name: &str, value: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    if value.len() > MAX_VALUE
+        || !name.chars().all(plain)
+        || value.chars().any(|c| c.is_control() && c != '\n' && c != '\t')
+    {
+        return false;
+    }
+    match name.split_once('.') {
+        Some((section, _)) if WHOLE.contains(&section) => true,
+        // What begins so is a line for a shell.
+        Some(("alias", _)) => !value.trim_start().starts_with('!'),
+        Some((section, key)) => KEPT
+            .iter()
+            .any(|(known, keys)| *known == section && keys.contains(&key)),
+        None => false,
+    }
+}
+
+/// A value for git's configuration, quoted (git-config(1), "Syntax").
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if c.is_control() => {}
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(settings: &[(&str, &str, &str)]) -> GitSettings {
+        let listed: String = settings
+            .iter()
+            .map(|(scope, name, value)| format!("{scope}\0{name}\n{value}\0"))
+            .collect();
+        GitSettings::read(&listed)
+    }
+
+    #[test]
+    fn c023_what_names_a_program_or_leads_elsewhere_is_dropped() {
+        for (name, value) in [
+            ("core.pager", "evil"),
+            ("core.editor", "evil"),
+            ("core.sshcommand", "evil"),
+            ("core.hookspath", "/h"),
+            ("core.fsmonitor", "evil"),
+            ("core.attributesfile", "/a"),
+            ("credential.helper", "store"),
+            ("credential.https://x.test.helper", "store"),
+            ("diff.external", "evil"),
+            ("diff.pdf.textconv", "evil"),
+            ("merge.ours.driver", "evil"),
+            ("merge.tool", "evil"),
+            ("filter.lfs.clean", "evil"),
+            ("gpg.program", "evil"),
+            ("user.signingkey", "KEY"),
+            ("url.https://x.test/.insteadof", "git@x.test:"),
+            ("http.proxy", "http://x.test"),
+            ("http.extraheader", "Authorization: x"),
+            ("include.path", "/x"),
+            ("includeif.gitdir:~/w/.path", "/x"),
+            ("alias.x", "!evil"),
+            ("alias.y", "  !evil"),
+            ("sequence.editor", "evil"),
+            ("interactive.difffilter", "evil"),
+            ("pager.log", "evil"),
+            ("uploadpack.packobjectshook", "evil"),
+            ("commit.template", "/x"),
+            ("init.templatedir", "/x"),
+            ("safe.directory", "*"),
+            ("protocol.ext.allow", "always"),
+            ("trailer.x.command", "evil"),
+        ] {
+            assert_eq!(of(&[("global", name, value)]).kept, [], "{name}");
+        }
+    }
+
+    #[test]
+    fn c023_identity_aliases_and_looks_are_kept_and_only_those_of_the_person() {
+        let found = of(&[
+            ("system", "user.name", "machine"),
+            ("global", "user.name", "A \"quoted\" \\ name"),
+            ("global", "user.email", "a@b.test"),
+            ("global", "alias.lg", "log --oneline"),
+            ("global", "color.diff.meta", "yellow"),
+            ("local", "user.name", "whoever wrote the repository"),
+        ]);
+        assert_eq!(found.value("user.name"), Some("A \"quoted\" \\ name"));
+        assert_eq!(found.kept.len(), 4);
+        let file = found.as_file();
+        assert!(
+            file.contains("[user]\n\tname = \"A \\\"quoted\\\" \\\\ name\"\n"),
+            "{file}"
+        );
+        assert!(file.contains("[color \"diff\"]\n\tmeta = \"yellow\"\n"), "{file}");
+    }
+
+    #[test]
+    fn signing_counts_wherever_it_is_set_and_the_last_word_holds() {
+        assert!(of(&[("local", "commit.gpgsign", "true")]).signs_commits);
+        assert!(
+            !of(&[
+                ("global", "commit.gpgsign", "true"),
+                ("local", "commit.gpgsign", "false")
+            ])
+            .signs()
+        );
+        assert!(GitSettings::read("global\0tag.gpgsign\0").signs_tags);
+    }
+}
