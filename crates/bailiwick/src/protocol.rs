@@ -224,6 +224,8 @@ pub struct Planned {
     pub read: Vec<AbsPath>,
     /// Folders of the context's own, by their place inside.
     pub kept: Vec<AbsPath>,
+    /// The agent whose login is there, shared with its other contexts.
+    pub login: Option<String>,
     /// Settings of agents in those, by their place inside and outside.
     pub settings: Vec<(AbsPath, AbsPath)>,
     /// Hosts that can be reached, and how.

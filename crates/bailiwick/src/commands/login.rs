@@ -4,11 +4,12 @@
 //! Promises: P9, as its stated exception. Trust: what the agent would open in a browser comes as text from inside. Only
 //! an `https` address of one of the sign-in's hosts is opened, and every one is printed.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bailiwick_model::{AbsPath, HttpUrl, Scheme};
 use bailiwick_policy::{Login, Published, agents};
@@ -64,7 +65,7 @@ fn known() -> String {
 fn list(places: &Places, json: bool) -> Done {
     let mut names: Vec<String> = agents()
         .map(|(profile, _)| profile.to_owned())
-        .filter(|profile| is_signed_in(&places.login(profile)))
+        .filter(|profile| !left(&places.login(profile)).is_empty())
         .collect();
     names.sort();
     if json {
@@ -78,8 +79,22 @@ fn list(places: &Places, json: bool) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_signed_in(login: &Path) -> bool {
-    std::fs::read_dir(login).is_ok_and(|mut entries| entries.next().is_some())
+/// What an agent's sign-in has left: names, and when each was written. An empty file, such as a lock, is no login.
+fn left(login: &Path) -> Vec<(OsString, SystemTime)> {
+    let mut all: Vec<(OsString, SystemTime)> = std::fs::read_dir(login)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let found = entry
+                .metadata()
+                .ok()
+                .filter(|found| found.is_file() && found.len() > 0)?;
+            Some((entry.file_name(), found.modified().ok()?))
+        })
+        .collect();
+    all.sort();
+    all
 }
 
 fn remove(places: &Places, profile: &str) -> Done {
@@ -131,6 +146,7 @@ fn sign_in(places: &Places, program: &str, args: &LoginArgs) -> Done {
         .mode(0o700)
         .create(&kept)
         .map_err(|e| Failure::fault(format!("cannot make `{}`: {e}", kept.display())))?;
+    let before = left(&kept);
     let own = places.context(&desk);
     let wishes = own.join("home").join(WISHES);
     let _ = std::fs::remove_file(&wishes);
@@ -171,13 +187,17 @@ fn sign_in(places: &Places, program: &str, args: &LoginArgs) -> Done {
             .settle()
             .map_err(|e| Failure::fault(format!("the login could not be kept: {}", std::io::Error::from(e))))?;
     }
-    if !is_signed_in(&kept) {
-        let _ = std::fs::remove_dir(&kept);
-        return Err(Failure::new(
-            Exit::Fault,
-            format!("{} has not signed in: it left no login", login.agent),
-        )
-        .hint(format!("`bailiwick login {}` tries again", login.agent)));
+    let now = left(&kept);
+    let failed = |what: &str| {
+        let hint = format!("`bailiwick login {}` tries again", login.agent);
+        Failure::new(Exit::Fault, format!("{} {what}", login.agent)).hint(hint)
+    };
+    if now.is_empty() {
+        let _ = std::fs::remove_dir_all(&kept);
+        return Err(failed("has not signed in: it left no login"));
+    }
+    if now == before && code != ExitCode::SUCCESS {
+        return Err(failed("has not signed in anew: the login from before stays"));
     }
     tellln!(
         "signed in: {}, kept in {} and shared by its contexts; `bailiwick login --remove {}` takes it away",

@@ -121,6 +121,15 @@ pub fn planned(planned: &Planned) -> String {
             &some("keep, for this project alone and apart from yours,", &own),
         );
     }
+    if let Some(agent) = &planned.login {
+        may(
+            &mut out,
+            &format!(
+                "use and renew the login of {}, which all its projects share",
+                visible(agent)
+            ),
+        );
+    }
     match planned.network.as_slice() {
         [] => may(&mut out, "reach no host: no rule names one"),
         hosts => may(&mut out, &some("reach", hosts)),

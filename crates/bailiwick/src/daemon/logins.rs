@@ -46,6 +46,16 @@ impl Shared {
         })
     }
 
+    /// The same while a task runs, and when it has ended: where there is a login, and nobody has removed it since.
+    pub fn gather(&self) -> Result<(), Errno> {
+        let there = |login: &OwnedFd| rustix::fs::fstat(login).is_ok_and(|stat| stat.st_nlink > 0);
+        if self.login.as_ref().is_some_and(there) {
+            self.settle()
+        } else {
+            Ok(())
+        }
+    }
+
     /// Brings context and login together: what the agent has put in place of a link, and what is newer than what is
     /// shared, becomes what is shared; then each file is a link to it. Without a login, the links are taken away.
     pub fn settle(&self) -> Result<(), Errno> {

@@ -73,7 +73,7 @@ impl Handle {
 
     /// Brings what the agent has done to its login to where its other contexts see it.
     pub fn share(&self) {
-        if let Some(Err(e)) = self.shared.as_ref().map(|shared| shared.settle()) {
+        if let Some(Err(e)) = self.shared.as_ref().map(|shared| shared.gather()) {
             talkln!(
                 "bailiwick: the login of task {} could not be shared: {e}",
                 self.about.id
@@ -145,7 +145,7 @@ impl Waiting {
     pub fn wait(mut self, daemon: &Daemon) -> (i32, u64) {
         let status = self.running.wait();
         drop(lock(&self.doors.open).take());
-        if let Some(Err(e)) = self.shared.as_ref().map(|shared| shared.settle()) {
+        if let Some(Err(e)) = self.shared.as_ref().map(|shared| shared.gather()) {
             talkln!("bailiwick: the login of task {} could not be shared: {e}", self.row.id);
         }
         end(daemon, self.row.id, status);
@@ -547,7 +547,7 @@ fn settings_kept(policy: &Policy, kept: &BTreeMap<AbsPath, AbsPath>) -> Vec<(Abs
 }
 
 fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, granted: &[Granted]) -> Planned {
-    let of = |verb: &Verb| {
+    let of = |verb: &Verb| -> Vec<AbsPath> {
         granted
             .iter()
             .filter(|g| g.verb == *verb)
@@ -568,6 +568,7 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
         names
     };
     let settings = policy.settings();
+    let is_login = |place: &AbsPath| settings.login.as_ref().is_some_and(|login| login.place == *place);
     let mut network: Vec<String> = settings
         .direct_endpoints
         .iter()
@@ -598,7 +599,12 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
         sources,
         write: of(&Verb::Write),
         read: of(&Verb::Read),
-        kept: of(&Verb::Keep),
+        kept: of(&Verb::Keep).into_iter().filter(|place| !is_login(place)).collect(),
+        login: granted
+            .iter()
+            .any(|g| g.verb == Verb::Keep && is_login(&g.tree))
+            .then(|| settings.login.as_ref().map(|login| login.agent.clone()))
+            .flatten(),
         settings: Vec::new(),
         network,
         publish: Vec::new(),

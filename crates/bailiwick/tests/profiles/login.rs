@@ -116,6 +116,11 @@ fn p9_an_agent_signs_in_once_and_its_contexts_share_the_login() {
         for project in ["one", "two"] {
             assert_eq!(inside(&kit, project, &[look]), "TOKEN /cb?code=1\n", "{project}");
         }
+        let told = kit.run(&["run", "--", "codex", "true"]).ok().stderr;
+        assert!(
+            told.contains("use and renew the login of codex") && !told.contains("logins/codex"),
+            "{told}"
+        );
         // Renewed in either way it is renewed for all; also while the one that renewed it runs on.
         inside(&kit, "one", &["renew-in-place", "SECOND"]);
         assert_eq!(inside(&kit, "two", &[look]), "SECOND\n");
@@ -182,6 +187,22 @@ fn p2_who_signs_in_reaches_nothing_else() {
         told.stderr.contains("auth.openai.com") && !told.stderr.contains("npmjs"),
         "{told:?}"
     );
+    // A lock that a program leaves behind is no login, and one from before stays when signing in anew fails.
+    program(
+        &kit,
+        ".local/bin/codex",
+        "#!/bin/sh\n: > ~/.local/share/bailiwick/logins/codex/auth.json.lock\nexit 1\n",
+    );
+    let told = kit.run(&["login", "codex"]).status_is(1);
+    assert!(told.stderr.contains("left no login"), "{told:?}");
+    let kept = kit.home().join(".local/state/bailiwick/logins/codex");
+    assert!(!kept.exists());
+    std::fs::create_dir_all(&kept).unwrap();
+    std::fs::write(kept.join("auth.json"), "OLD").unwrap();
+    let told = kit.run(&["login", "codex"]).status_is(1);
+    assert!(told.stderr.contains("the login from before stays"), "{told:?}");
+    assert_eq!(std::fs::read_to_string(kept.join("auth.json")).unwrap(), "OLD");
+    kit.run(&["login", "--remove", "codex"]).ok();
     for words in [&["login", "bash"][..], &["login"], &["login", "--remove", "codex"]] {
         assert_eq!(kit.run(words).status, 2, "{words:?}");
     }
