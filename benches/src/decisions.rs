@@ -70,6 +70,8 @@ fn policy(rules: usize) -> Result<Arc<Policy>, String> {
         }),
         project_trusted: true,
         profiles: Vec::new(),
+        toolchains: Vec::new(),
+        preset: None,
         anchors: Anchors { root: Some(root), home },
     };
     let begun = Instant::now();

@@ -132,7 +132,9 @@ fn line_for(request: &Request) -> String {
             format!("`tunnel = [\"{}\"]` under [network]", url.host)
         }
         Resource::Url(_) => format!("`allow = [\"{request}\"]` under [network]"),
-        Resource::Name(host) => format!("a rule that names `{host}` under [network]"),
+        Resource::Name(host) => {
+            format!("`tunnel = [\"{host}\"]` under [network] (for plain HTTP `allow = [\"GET http://{host}/**\"]`)")
+        }
         Resource::Command(_) => "`allow = [\"run **\"]`".into(),
     }
 }

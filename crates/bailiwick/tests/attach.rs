@@ -266,3 +266,18 @@ fn p11_a_detached_task_is_ended_by_name_and_its_end_is_kept_until_heard() {
     assert!(kit.run(&["stop", id]).status_is(2).stderr.contains("no task"));
     kit.run(&["run", "-d", "--", "no-such-program"]).status_is(127);
 }
+
+#[test]
+fn p11_a_terminal_that_is_stopped_does_not_hold_up_the_end_of_a_task() {
+    let kit = Bailiwick::new();
+    let window = Window::open(&kit, &["run", "-q", "--", "yes"]);
+    window.until("y\r\ny\r\n");
+    let command = rustix::process::Pid::from_child(&window.child);
+    rustix::process::kill_process(command, Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let id = tasks(&kit)[0]["id"].as_str().unwrap().to_owned();
+    let stopped = kit.run(&["stop", &id]).ok();
+    assert!(stopped.elapsed < Duration::from_secs(12), "{:?}", stopped.elapsed);
+    assert!(tasks(&kit).is_empty());
+    rustix::process::kill_process(command, Signal::CONT).unwrap();
+}

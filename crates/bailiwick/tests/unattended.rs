@@ -122,7 +122,8 @@ fn what_was_refused_is_told_with_what_would_allow_it() {
         1,
         "once: {told}"
     );
-    assert!(told.contains("to change it: add "), "{told}");
+    let line = "to change it: add `tunnel = [\"evil.example.test\"]` under [network]";
+    assert!(told.contains(line), "{told}");
     assert!(told.contains("refused, ") && told.contains(" different"), "{told}");
     let id = told.split("(no-rule) ").nth(1).and_then(|rest| rest.get(..12)).unwrap();
     assert!(

@@ -305,9 +305,18 @@ fn end(daemon: &Daemon, task: TaskId, at_once: bool) -> PersonAnswer {
         }
     }
     handle.end();
-    while running().is_some() && begun.elapsed() < GRACE.saturating_mul(2) {
-        std::thread::sleep(Duration::from_millis(10));
+    let all_gone = |patience: Duration| {
+        let begun = std::time::Instant::now();
+        while running().is_some() && begun.elapsed() < patience {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    all_gone(GRACE / 5);
+    // A terminal that is stopped, and does not take the last output, holds up its own end only.
+    if let Some(screen) = &handle.screen {
+        screen.let_go();
     }
+    all_gone(GRACE);
     match running() {
         None => PersonAnswer::Done,
         Some(_) => failed(Code::Fault, &format!("task {task} does not end"), ""),

@@ -143,6 +143,13 @@ impl Screen {
         }
     }
 
+    /// Shows nobody anything any more: whoever attends does not look.
+    pub fn let_go(&self) {
+        if let Some((_, output)) = lock(&self.state).attending.take() {
+            let _ = output.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
     /// Takes what was last put out.
     pub fn take_recent(&self) -> Recent {
         std::mem::take(&mut lock(&self.state).recent)
