@@ -71,9 +71,16 @@ fn inside(args: &LastArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Where the gate listens: the fence says so in the variable that programs go by.
+fn gate_port() -> u16 {
+    let proxy = std::env::var("http_proxy").unwrap_or_default();
+    let port = proxy.trim_end_matches('/').rsplit(':').next();
+    port.and_then(|port| port.parse().ok()).unwrap_or(PROXY_PORT)
+}
+
 /// Asks the gate.
 fn asked() -> std::io::Result<Value> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PROXY_PORT))?;
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, gate_port()))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let request = format!("GET http://{OWN_HOST}/last HTTP/1.1\r\nHost: {OWN_HOST}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
