@@ -223,12 +223,12 @@ impl Laid {
             .arg(self.template.join("project"))
             .status();
         assert!(copied.unwrap().success());
-        self.anew();
+        self.anew(false);
         self.kit.run(&["trust"]).ok();
     }
 
-    /// Lays all of it again, as at the first time.
-    pub fn anew(&self) {
+    /// Lays all of it again, as at the first time; those who listen at paths, only for attempts on them.
+    pub fn anew(&self, listening: bool) {
         let world = &self.world;
         let away = world.state.with_extension("away");
         if away.exists() {
@@ -276,11 +276,13 @@ impl Laid {
         fs::hard_link(own.join(".env"), laid.join("other-name")).unwrap();
         fs::hard_link(own.join(".git/hooks/pre-commit"), laid.join("other-hook")).unwrap();
         fs::hard_link(own.join(".env"), world.home.join(".local/bin/other-name")).unwrap();
-        ears::at_path(&world.sockets[0], &self.heard);
-        ears::at_path(&world.sockets[1], &self.heard);
-        ears::at_path_for_datagrams(&world.sockets[2], &self.heard);
-        fs::create_dir_all(world.home.join(".desk")).unwrap();
-        ears::at_path(&world.home.join(".desk/bus"), &self.heard);
+        if listening {
+            ears::at_path(&world.sockets[0], &self.heard);
+            ears::at_path(&world.sockets[1], &self.heard);
+            ears::at_path_for_datagrams(&world.sockets[2], &self.heard);
+            fs::create_dir_all(world.home.join(".desk")).unwrap();
+            ears::at_path(&world.home.join(".desk/bus"), &self.heard);
+        }
         self.kit.hand_over();
         // Giving a file away takes the bit from it.
         let _ = fs::set_permissions(laid.join("set-id"), fs::Permissions::from_mode(0o4755));
@@ -329,15 +331,15 @@ impl Laid {
         seen
     }
 
-    /// True when the world's word was heard, or typed at the other terminal.
-    pub fn is_heard(&self) -> bool {
+    /// True when a word was heard, or typed at the other terminal.
+    pub fn is_heard(&self, word: &str) -> bool {
         let mut typed = [0u8; 1024];
         let wait = rustix::fs::OFlags::NONBLOCK;
         let _ = rustix::fs::fcntl_setfl(&self.terminal.held, wait);
         if let Ok(got) = std::io::Read::read(&mut &self.terminal.held, &mut typed) {
             self.heard.add(&typed[..got]);
         }
-        self.heard.has(&self.world.word)
+        self.heard.has(word)
     }
 
     /// True when a place has a bit with which it runs as its owner or group.

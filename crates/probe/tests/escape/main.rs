@@ -14,44 +14,28 @@
 mod ears;
 mod laid;
 mod levels;
+mod trial;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
-use std::io::Read;
-use std::os::unix::process::CommandExt;
-use std::panic::AssertUnwindSafe;
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::sync::Mutex;
 
-use bailiwick_probe::{Attempt, Goal, Line, Needs, Outcome, families};
-use bailiwick_testkit::{Bailiwick, finish, is_root};
+use bailiwick_probe::{Attempt, Goal, Needs, Outcome, families};
+use bailiwick_testkit::{Bailiwick, is_root};
 
 use crate::laid::{Internet, Laid};
 use crate::levels::{LEVELS, Level};
-
-/// How long one attempt may take.
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::trial::{Came, Side};
 
 /// Worlds that are tried in at the same time.
 const WORKERS: usize = 4;
 
+/// Attempts that are tried in one fence.
+const TOGETHER: usize = 24;
+
 /// The environment variable that says that names and addresses are the test's own.
 const OWN_NETWORK: &str = "BAILIWICK_TEST_OWN_NETWORK";
-
-/// Where an attempt is made.
-#[derive(Debug, Clone, Copy)]
-enum Side {
-    Outside,
-    Inside(&'static Level),
-}
-
-/// What came of one attempt on one side.
-#[derive(Debug)]
-struct Came {
-    line: Line,
-    achieved: bool,
-}
 
 /// What becomes of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,207 +46,126 @@ enum Verdict {
     Wrong(String),
 }
 
-fn command(laid: &Laid, attempt: &Attempt, side: Side, terminal: bool) -> Command {
-    let world = serde_json::to_string(&laid.world).unwrap();
-    let probe = laid.world.project.join("probe").display().to_string();
-    let mut words: Vec<String> = Vec::new();
-    if let Side::Inside(level) = side {
-        words.extend([laid.kit.program(), "run".into(), "-q".into()]);
-        words.extend(level.arguments.iter().map(ToString::to_string));
-        words.push("--".into());
-    }
-    words.extend([probe, "try".into(), attempt.id.clone(), world]);
-    // The caller has a file, a folder and a connection open, as shells and editors do.
-    let script = "exec 7<\"$1/secret\" 8<\"$1\" 9<>\"/dev/tcp/127.0.0.1/$2\"; shift 2; \"$@\"; exit $?";
-    let apart = matches!(side, Side::Outside) && attempt.needs == Needs::NobodyElse;
-    let mut command = if apart {
-        let mut command = laid::as_nobody_else(laid::probe());
-        let own: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
-        command.args(own).current_dir("/");
-        return command;
-    } else if terminal {
-        let mut command = laid.kit.outside_command("setsid");
-        command.args(["--ctty", "--wait", "bash"]);
-        command
-    } else {
-        laid.kit.outside_command("bash")
-    };
-    command
-        .args(["-c", script, "bash"])
-        .arg(&laid.world.beside)
-        .arg(laid.world.ports[0].to_string())
-        .args(words);
-    command
-}
-
-/// Runs it at a terminal; what was typed there by someone else is heard.
-fn at_a_terminal(laid: &Laid, mut command: Command) -> String {
-    let (mut master, path, slave) = laid::pair();
-    let end = |slave: &std::fs::File| Stdio::from(slave.try_clone().unwrap());
-    command.stdin(end(&slave)).stdout(end(&slave)).stderr(end(&slave));
-    let mut child = command.process_group(0).spawn().unwrap();
-    let output = Arc::new(Mutex::new(Vec::new()));
-    let into = Arc::clone(&output);
-    std::thread::spawn(move || {
-        let mut buffer = [0u8; 8192];
-        while let Ok(got @ 1..) = master.read(&mut buffer) {
-            into.lock().unwrap().extend_from_slice(&buffer[..got]);
-        }
-    });
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        assert!(begun.elapsed() < LIMIT, "it did not end");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::NONBLOCK;
-    let typed = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
-    let mut buffer = [0u8; 4096];
-    if let Ok(got) = std::fs::File::from(typed).read(&mut buffer) {
-        laid.heard.add(&buffer[..got]);
-    }
-    std::thread::sleep(Duration::from_millis(20));
-    let text = output.lock().unwrap().clone();
-    drop(slave);
-    String::from_utf8_lossy(&text).into_owned()
-}
-
-/// Ends what an attempt left behind; true when there was something.
-fn left_behind(word: &str) -> bool {
-    std::thread::sleep(Duration::from_millis(60));
-    let mut found = false;
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
-        };
-        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        if line.contains(&format!("linger\0{word}")) {
-            found = true;
-            let pid = rustix::process::Pid::from_raw(pid).unwrap();
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
-    }
-    found
-}
-
-fn try_one(laid: &mut Laid, family: &str, attempt: &Attempt, side: Side, number: usize) -> Came {
-    let inside = matches!(side, Side::Inside(_));
-    laid.world.word = format!(
-        "word{number}{}of{}",
-        if inside { "in" } else { "out" },
-        std::process::id()
-    );
-    let apart = !inside && attempt.needs == Needs::NobodyElse;
-    let mut victim = laid.with_victim(apart);
-    laid.anew();
-    let place = match attempt.goal {
-        Goal::Change(place) | Goal::SetId(place) => Some(place),
-        _ => None,
-    };
-    let before = (place.map(|place| laid.look(place)), victim.look());
-    let terminal = family == "terminal";
-    let command = command(laid, attempt, side, terminal);
-    let said = if terminal {
-        at_a_terminal(laid, command)
-    } else {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| finish(command, LIMIT))) {
-            Ok(done) => format!("{}\n{}", done.stdout, done.stderr),
-            Err(_) => "it did not end".into(),
-        }
-    };
-    let found = said
-        .lines()
-        .find_map(|line| serde_json::from_str::<Line>(line.trim().get(line.trim().find('{')?..)?).ok());
-    let line = found.unwrap_or_else(|| Line {
-        id: attempt.id.clone(),
-        family: family.into(),
-        outcome: Outcome::Refused,
-        detail: format!("no answer: {}", said.trim().chars().take(300).collect::<String>()),
-    });
-    let achieved = match attempt.goal {
-        Goal::Learn => line.detail.contains(&laid.secret),
-        Goal::Change(place) => before.0 != Some(laid.look(place)),
-        Goal::SetId(place) => laid.has_bit(place),
-        Goal::Tell => heard(laid),
-        Goal::Disturb => before.1 != victim.look(),
-        Goal::Outlive => left_behind(&laid.world.word),
-        Goal::Gain | Goal::Keep => line.outcome == Outcome::Achieved,
-    };
-    victim.end();
-    Came { line, achieved }
-}
-
-/// What was said may be on its way yet.
-fn heard(laid: &Laid) -> bool {
-    let until = Instant::now() + Duration::from_millis(120);
-    while Instant::now() < until {
-        if laid.is_heard() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    false
-}
-
-fn judge(laid: &mut Laid, family: &str, attempt: &Attempt, level: &'static Level, number: usize) -> Verdict {
-    let unmet = match attempt.needs {
+/// Why an attempt cannot be shown here.
+fn unmet(laid: &Laid, attempt: &Attempt) -> Option<&'static str> {
+    match attempt.needs {
         Needs::Root if !laid.is_root => Some("needs root outside"),
         Needs::NobodyElse if !is_root() => Some("needs a user that owns nothing else"),
         _ => None,
+    }
+}
+
+/// What is to be said of an attempt that succeeded outside, by what came of it inside.
+fn verdict(attempt: &Attempt, inside: Result<Came, String>, level: &Level) -> Verdict {
+    let came = match inside {
+        Ok(came) => came,
+        Err(cause) => return Verdict::Wrong(format!("cannot be told inside: {cause}")),
     };
-    if let Some(unmet) = unmet {
-        return Verdict::Skipped(unmet.into());
+    let pending = level.pending.iter().find(|(id, _)| *id == attempt.id);
+    match (attempt.goal, came.achieved, pending) {
+        (Goal::Keep, true, _) => Verdict::Held,
+        (Goal::Keep, false, _) => Verdict::Wrong(format!("must be possible inside: {}", came.line.detail)),
+        (_, false, None) => Verdict::Held,
+        (_, true, Some((_, gate))) => Verdict::Pending(gate),
+        (_, true, None) => Verdict::Wrong(format!("GOT OUT: {}", came.line.detail)),
+        (_, false, Some(_)) => Verdict::Wrong("is held now: take its mark away".into()),
     }
-    let outside = try_one(laid, family, attempt, Side::Outside, number);
-    if !outside.achieved {
-        return match outside.line.outcome {
-            Outcome::NotApplicable => Verdict::Skipped(outside.line.detail),
-            _ => Verdict::Wrong(format!("gets nothing without a fence either: {}", outside.line.detail)),
+}
+
+/// Judges attempts of one family: each alone outside, then together inside, and alone again where that leaves a doubt.
+fn judge(laid: &mut Laid, family: &str, attempts: &[(usize, Attempt)], level: &'static Level) -> Vec<Verdict> {
+    let mut verdicts: BTreeMap<usize, Verdict> = BTreeMap::new();
+    for (number, attempt) in attempts {
+        let found = match unmet(laid, attempt) {
+            Some(unmet) => Some(Verdict::Skipped(unmet.into())),
+            None => match trial::alone(laid, family, attempt, Side::Outside, *number) {
+                Ok(Came { achieved: true, .. }) => None,
+                Ok(came) if came.line.outcome == Outcome::NotApplicable => Some(Verdict::Skipped(came.line.detail)),
+                Ok(came) => Some(Verdict::Wrong(format!(
+                    "gets nothing without a fence either: {}",
+                    came.line.detail
+                ))),
+                Err(cause) => Some(Verdict::Wrong(format!("cannot be told outside: {cause}"))),
+            },
         };
+        verdicts.extend(found.map(|found| (*number, found)));
     }
-    let inside = try_one(laid, family, attempt, Side::Inside(level), number);
-    let pending = level
-        .pending
-        .iter()
-        .find(|(id, _)| *id == attempt.id)
-        .map(|(_, gate)| *gate);
-    match (attempt.goal, inside.achieved, pending) {
-        (Goal::Keep, true, _) | (_, false, None) if attempt.goal != Goal::Keep || inside.achieved => Verdict::Held,
-        (Goal::Keep, ..) => Verdict::Wrong(format!("must be possible inside: {}", inside.line.detail)),
-        (_, true, Some(gate)) => Verdict::Pending(gate),
-        (_, true, None) => Verdict::Wrong(format!("GOT OUT: {}", inside.line.detail)),
-        (_, false, _) => Verdict::Wrong("is held now: take its mark away".into()),
+    let shown = |(number, _): &&(usize, Attempt)| !verdicts.contains_key(number);
+    let pending = |attempt: &Attempt| level.pending.iter().any(|(id, _)| *id == attempt.id);
+    let of_many = |attempt: &Attempt| family != "terminal" && attempt.needs != Needs::NobodyElse && !pending(attempt);
+    let (many, single): (Vec<_>, Vec<_>) = attempts.iter().filter(shown).partition(|(_, attempt)| of_many(attempt));
+    let many: Vec<(usize, &Attempt)> = many.into_iter().map(|(number, attempt)| (*number, attempt)).collect();
+    let mut doubtful: Vec<(usize, &Attempt)> = single.into_iter().map(|(number, attempt)| (*number, attempt)).collect();
+    if !many.is_empty() {
+        for ((number, attempt), came) in many.iter().zip(trial::together(laid, family, &many, level)) {
+            match came {
+                Some(came) => verdicts.extend([(*number, verdict(attempt, Ok(came), level))]),
+                None => doubtful.push((*number, attempt)),
+            }
+        }
     }
+    for (number, attempt) in doubtful {
+        let inside = trial::alone(laid, family, attempt, Side::Inside(level), number);
+        verdicts.insert(number, verdict(attempt, inside, level));
+    }
+    verdicts.into_values().collect()
+}
+
+/// A family's name, and some of its attempts by number.
+type Unit = (&'static str, Vec<(usize, Attempt)>);
+
+fn units(wanted: &str) -> VecDeque<Unit> {
+    let mut units = VecDeque::new();
+    let mut number = 0;
+    for family in families() {
+        let mut unit = Vec::new();
+        for attempt in family
+            .attempts
+            .into_iter()
+            .filter(|attempt| attempt.id.contains(wanted))
+        {
+            number += 1;
+            unit.push((number, attempt));
+            if unit.len() == TOGETHER {
+                units.push_back((family.name, std::mem::take(&mut unit)));
+            }
+        }
+        if !unit.is_empty() {
+            units.push_back((family.name, unit));
+        }
+    }
+    units
 }
 
 /// Tries all attempts whose name has the wanted word in it, shows the table, and fails where something is wrong.
 fn try_all(make: fn() -> Bailiwick, who: &str) {
     let wanted = std::env::var("BAILIWICK_PROBE_ONLY").unwrap_or_default();
+    let internet = std::env::var_os(OWN_NETWORK).map(|_| Internet::start());
     for level in LEVELS {
-        let all: Vec<(usize, &'static str, Attempt)> = families()
-            .into_iter()
-            .flat_map(|family| family.attempts.into_iter().map(move |attempt| (family.name, attempt)))
-            .filter(|(_, attempt)| attempt.id.contains(&wanted))
-            .enumerate()
-            .map(|(number, (family, attempt))| (number, family, attempt))
-            .collect();
+        let queue = Mutex::new(units(&wanted));
         for (id, _) in level.pending {
-            let known = !wanted.is_empty() || all.iter().any(|(_, _, attempt)| attempt.id == *id);
-            assert!(known, "`{id}` is marked and is no attempt");
+            let known = || {
+                queue
+                    .lock()
+                    .unwrap()
+                    .iter()
+                    .any(|(_, unit)| unit.iter().any(|(_, attempt)| attempt.id == *id))
+            };
+            assert!(!wanted.is_empty() || known(), "`{id}` is marked and is no attempt");
         }
         let order: Vec<&'static str> = families().iter().map(|family| family.name).collect();
         let verdicts: Mutex<BTreeMap<String, (&'static str, Verdict)>> = Mutex::default();
-        let queue = Mutex::new(all.into_iter());
-        let internet = std::env::var_os(OWN_NETWORK).map(|_| Internet::start());
         std::thread::scope(|scope| {
             for _ in 0..WORKERS {
                 scope.spawn(|| {
                     let mut laid = Laid::lay(make(), internet.as_ref());
                     loop {
-                        let next = queue.lock().unwrap().next();
-                        let Some((number, family, attempt)) = next else { return };
-                        let verdict = judge(&mut laid, family, &attempt, level, number);
-                        verdicts.lock().unwrap().insert(attempt.id.clone(), (family, verdict));
+                        let next = queue.lock().unwrap().pop_front();
+                        let Some((family, unit)) = next else { return };
+                        let found = judge(&mut laid, family, &unit, level);
+                        let named = unit.iter().map(|(_, attempt)| attempt.id.clone());
+                        let found = named.zip(found).map(|(id, verdict)| (id, (family, verdict)));
+                        verdicts.lock().unwrap().extend(found);
                     }
                 });
             }
