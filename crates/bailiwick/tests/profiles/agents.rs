@@ -136,26 +136,7 @@ fn codex_with_a_sandbox(model_port: u16) -> Agent {
     agent
 }
 
-/// Gemini CLI, asked for a sandbox of its own.
-fn gemini_with_a_sandbox(model_port: u16) -> Agent {
-    let mut agent = gemini(model_port);
-    agent.command.insert(1, "--sandbox".into());
-    agent
-}
-
 #[test]
 fn p2_codex_works_without_a_sandbox_of_its_own() {
     works_and_keeps(codex_with_a_sandbox, "exec_command", "cmd", None, &[".codex"]);
-}
-
-#[test]
-fn p2_gemini_works_without_a_sandbox_of_its_own() {
-    let settings = Some(".gemini/settings.json");
-    works_and_keeps(
-        gemini_with_a_sandbox,
-        "run_shell_command",
-        "command",
-        settings,
-        &[".gemini"],
-    );
 }
