@@ -14,6 +14,7 @@ mod daemon;
 mod failure;
 mod git;
 mod link;
+mod made;
 mod own;
 mod places;
 mod protocol;

@@ -195,6 +195,8 @@ pub enum PersonAnswer {
         checkpoint: Option<String>,
         /// How much was refused.
         denied: u64,
+        /// What came to be that the person should look at: texts that are safe to print.
+        made: Vec<String>,
     },
     /// It could not be started.
     Failed(LaunchFault),

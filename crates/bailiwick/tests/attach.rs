@@ -233,7 +233,7 @@ fn p11_a_detached_task_is_ended_by_name_and_its_end_is_kept_until_heard() {
             "--",
             "bash",
             "-c",
-            "tty; seq 100000; echo done; exit 3",
+            "tty; seq 100000; touch .mcp.json; echo done; exit 3",
         ])
         .ok()
         .stdout;
@@ -251,6 +251,9 @@ fn p11_a_detached_task_is_ended_by_name_and_its_end_is_kept_until_heard() {
     );
     let mut window = Window::open(&kit, &["attach", id]);
     window.until("99999\r\n100000\r\ndone\r\n");
+    // What came to be while nobody was there is told, too.
+    let told = window.until("/.mcp.json`");
+    assert!(told.contains("look before you go on"), "{told}");
     window.until("has ended with status 3");
     assert_eq!(window.ends(), 3);
     assert!(!kit.run(&["status"]).ok().stdout.contains(id), "heard once");

@@ -39,7 +39,8 @@ pub fn attach(args: &AttachArgs) -> Done {
     let company = Company::keep(&link, true)?;
     link.say(&PersonCall::Attach { task: task.id })?;
     match company.accompany(&mut link, None, &mut Comer)? {
-        Left::Ended { status, .. } => {
+        Left::Ended { status, made, .. } => {
+            made.iter().for_each(|told| crate::talk::talk(told));
             talkln!("bailiwick: task {} has ended with status {status}", task.id);
             Ok(ExitCode::from(u8::try_from(status.clamp(0, 255)).unwrap_or(255)))
         }

@@ -57,6 +57,8 @@ pub enum Left {
         checkpoint: Option<String>,
         /// How much was refused.
         denied: u64,
+        /// What came to be that the person should look at: texts that are safe to print.
+        made: Vec<String>,
     },
     /// The agent goes on alone.
     Alone,
@@ -162,6 +164,7 @@ impl Company {
                     status,
                     checkpoint,
                     denied,
+                    made,
                 } => {
                     // Everything in the fence is gone, so its pipes and terminal are closed: what is left can be read.
                     settle(output);
@@ -169,6 +172,7 @@ impl Company {
                         status,
                         checkpoint,
                         denied,
+                        made,
                     });
                 }
                 PersonAnswer::TakenOver => {

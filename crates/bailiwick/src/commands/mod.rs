@@ -11,7 +11,6 @@ pub mod init;
 pub mod last;
 pub mod log;
 pub mod login;
-pub mod made;
 pub mod pages;
 pub mod paths;
 pub mod policy;

@@ -7,7 +7,6 @@ use bailiwick_gate::LaunchFault;
 use bailiwick_model::{AbsPath, Code};
 
 use super::company::{Company, Left, Pipes, say_alone};
-use super::made::{Absent, Settings};
 use super::refused::Refused;
 use super::status_file::StatusFile;
 use crate::cli::RunArgs;
@@ -95,8 +94,6 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         args,
         status,
         refused: Refused::new(args.explain_denials && seen.is_none()),
-        absent: Absent::default(),
-        settings: Settings::default(),
         lasting: !tied,
         task: None,
     };
@@ -105,8 +102,9 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
             status,
             checkpoint,
             denied,
+            made,
         } => {
-            told.ended(status, checkpoint.as_deref(), denied);
+            told.ended(status, checkpoint.as_deref(), denied, &made);
             if let Some(worktree) = worktree.as_ref().filter(|_| !args.quiet) {
                 crate::talk::talk(&worktree.ended());
             }
@@ -137,8 +135,6 @@ struct Told<'a> {
     args: &'a RunArgs,
     status: &'a mut StatusFile,
     refused: Refused,
-    absent: Absent,
-    settings: Settings,
     /// True when the agent goes on when the person goes.
     lasting: bool,
     task: Option<bailiwick_model::TaskId>,
@@ -174,8 +170,6 @@ impl super::company::Hears for Told<'_> {
 
 impl Told<'_> {
     fn planned(&mut self, planned: &Planned) {
-        self.absent = Absent::find(&planned.root, &planned.guarded);
-        self.settings = Settings::read(&planned.settings, &planned.home);
         self.task = Some(planned.task);
         self.status.planned(planned);
         if !self.args.quiet {
@@ -183,9 +177,9 @@ impl Told<'_> {
         }
     }
 
-    fn ended(&mut self, status: i32, checkpoint: Option<&str>, denied: u64) {
-        for told in [self.absent.told(), self.settings.told()].into_iter().flatten() {
-            crate::talk::talk(&told);
+    fn ended(&mut self, status: i32, checkpoint: Option<&str>, denied: u64, made: &[String]) {
+        for told in made {
+            crate::talk::talk(told);
         }
         if self.args.explain_denials {
             crate::talk::talk(&self.refused.told(denied));

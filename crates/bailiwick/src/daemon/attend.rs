@@ -26,6 +26,8 @@ pub struct Ended {
     pub checkpoint: Option<String>,
     /// How much was refused.
     pub denied: u64,
+    /// What came to be that a person should look at.
+    pub made: Vec<String>,
 }
 
 impl Ended {
@@ -34,6 +36,7 @@ impl Ended {
             status: self.status,
             checkpoint: self.checkpoint.clone(),
             denied: self.denied,
+            made: self.made.clone(),
         }
     }
 }

@@ -15,6 +15,7 @@ use bailiwick_model::{Code, Event, TaskId};
 use super::{Daemon, attend, handover, leave, lock, task};
 use bailiwick_policy::Published;
 
+use crate::made::Made;
 use crate::protocol::{DaemonStatus, PROTOCOL, PersonAnswer, PersonCall, RunOrder, RunningTask, build};
 
 /// How long a task may take to end by itself.
@@ -146,9 +147,12 @@ fn publish(daemon: &Daemon, task: TaskId, port: Published) -> PersonAnswer {
 /// Runs a task on this connection. When the connection closes, a task that is tied to it ends; another goes on.
 fn run(daemon: &Arc<Daemon>, mut channel: Channel, order: &RunOrder) -> Result<(), Ended> {
     let descriptors = std::iter::from_fn(|| channel.take().ok()).collect();
+    let made = std::cell::RefCell::new(Made::default());
     let started = task::start(daemon, order, descriptors, &|planned| {
+        made.replace(Made::before(&planned));
         channel.send(&PersonAnswer::Planned(Box::new(planned)), &[])
     });
+    let made = made.into_inner();
     let started = match started {
         Ok(started) => started,
         Err(fault) => return channel.send(&PersonAnswer::Failed(fault), &[]),
@@ -162,7 +166,7 @@ fn run(daemon: &Arc<Daemon>, mut channel: Channel, order: &RunOrder) -> Result<(
         take_seat(&handle, &channel, |_| PersonAnswer::Started(started.report.clone())).map(Some)
     };
     let (ending, checkpoint) = (Arc::clone(daemon), order.checkpoint);
-    let waiter = std::thread::spawn(move || see_out(&ending, started, checkpoint));
+    let waiter = std::thread::spawn(move || see_out(&ending, started, checkpoint, &made));
     match attended {
         Ok(None) => Ok(()),
         Ok(Some(number)) => {
@@ -181,7 +185,7 @@ fn run(daemon: &Arc<Daemon>, mut channel: Channel, order: &RunOrder) -> Result<(
 }
 
 /// Waits for a task's end and tells it; meanwhile tells what is refused, where that is wanted.
-fn see_out(daemon: &Arc<Daemon>, started: task::Started, checkpoint: bool) {
+fn see_out(daemon: &Arc<Daemon>, started: task::Started, checkpoint: bool, made: &Made) {
     let handle = started.handle;
     let attendance = Arc::clone(&handle.attendance);
     let root = started.root;
@@ -202,6 +206,7 @@ fn see_out(daemon: &Arc<Daemon>, started: task::Started, checkpoint: bool) {
         status,
         checkpoint: checkpoint.then(|| daemon.log.checkpoint().ok()).flatten(),
         denied,
+        made: made.told(),
     };
     let about = handle.describe();
     let id = about.id;

@@ -38,7 +38,10 @@ impl Recent {
         self.bytes.extend(bytes);
         // The sign may have come in two pieces.
         let from = before.saturating_sub(WHOLE_SCREEN.0.len().saturating_sub(1));
-        let fresh: Vec<u8> = self.bytes.range(from..).copied().collect();
+        let fresh: Vec<u8> = match self.bytes.range(from..).any(|byte| *byte == 0x1b) {
+            true => self.bytes.range(from..).copied().collect(),
+            false => Vec::new(),
+        };
         let last = |sign: &[u8]| fresh.windows(sign.len()).rposition(|window| window == sign);
         match (last(WHOLE_SCREEN.0), last(WHOLE_SCREEN.1)) {
             (None, None) => {}

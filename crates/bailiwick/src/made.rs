@@ -9,14 +9,40 @@ use std::path::PathBuf;
 use bailiwick_model::AbsPath;
 
 use crate::daemon::kept::content;
+use crate::protocol::Planned;
+
+/// What is looked at before a task begins and after it has ended, since what came to be in between outlives it.
+#[derive(Debug, Default)]
+pub struct Made {
+    absent: Absent,
+    settings: Settings,
+}
+
+impl Made {
+    /// Looks before.
+    pub fn before(planned: &Planned) -> Self {
+        Self {
+            absent: Absent::find(&planned.root, &planned.guarded),
+            settings: Settings::read(&planned.settings, &planned.home),
+        }
+    }
+
+    /// Looks after: what a person should know, one text each.
+    pub fn told(&self) -> Vec<String> {
+        [self.absent.told(), self.settings.told()]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
 
 /// Names to look at again.
 #[derive(Debug, Default)]
-pub struct Absent(Vec<PathBuf>);
+struct Absent(Vec<PathBuf>);
 
 impl Absent {
     /// Finds the names below `root` that the patterns protect and that are not there.
-    pub fn find(root: &AbsPath, guarded: &[String]) -> Self {
+    fn find(root: &AbsPath, guarded: &[String]) -> Self {
         let names = guarded.iter().filter_map(|pattern| pattern.rsplit_once("**/"));
         let plain = names.filter(|(before, name)| matches!(*before, "" | "/" | "./") && !name.contains('*'));
         let paths = plain.map(|(_, name)| root.to_path_buf().join(name));
@@ -24,7 +50,7 @@ impl Absent {
     }
 
     /// Says which of them are there now; none when none are.
-    pub fn told(&self) -> Option<String> {
+    fn told(&self) -> Option<String> {
         let made: Vec<String> = self
             .0
             .iter()
@@ -42,11 +68,11 @@ impl Absent {
 
 /// Settings of agents in kept folders, as they were when a task began: its next one obeys them.
 #[derive(Debug, Default)]
-pub struct Settings(Vec<(String, AbsPath, Option<Vec<u8>>)>);
+struct Settings(Vec<(String, AbsPath, Option<Vec<u8>>)>);
 
 impl Settings {
     /// Reads them. `kept` holds each by its place inside and outside.
-    pub fn read(kept: &[(AbsPath, AbsPath)], home: &AbsPath) -> Self {
+    fn read(kept: &[(AbsPath, AbsPath)], home: &AbsPath) -> Self {
         let named = |place: &AbsPath| match place.as_str().strip_prefix(home.as_str()) {
             Some(rest) => format!("~{rest}"),
             None => place.to_string(),
@@ -56,7 +82,7 @@ impl Settings {
     }
 
     /// Says which of them are others now; none when none are.
-    pub fn told(&self) -> Option<String> {
+    fn told(&self) -> Option<String> {
         let changed: Vec<String> = self
             .0
             .iter()
