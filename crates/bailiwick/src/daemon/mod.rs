@@ -7,6 +7,7 @@
 mod attend;
 mod chores;
 mod devices;
+mod gate_line;
 mod handover;
 pub mod kept;
 pub mod logins;

@@ -2,23 +2,18 @@
 //!
 //! Promises: P1 (every tree in the plan is a spent permit), P10 (the start is on record before the agent starts),
 //! P13 (the fence in force is read back and put on record; a lesser one is a fault, and nothing runs).
-//! Trust: the order comes from the person. The gate's channel comes from a process that parses hostile bytes: it is
-//! bound to this task by its descriptor, and what cannot be read there closes it.
+//! Trust: the order comes from the person. Not here: the gate's channel (`gate_line`), who attends the task (`attend`).
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use bailiwick_fence::{Control, Running};
-use bailiwick_gate::{
-    FenceReport, FrameReader, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, TaskRow, TaskState,
-};
-use bailiwick_mediator::{Rules, Session, TaskFault, TaskSpec};
+use bailiwick_gate::{FenceReport, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, TaskRow, TaskState};
+use bailiwick_mediator::{Rules, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Event, Nonce, Obligation, Record, Request, Resource, TaskId, Verb};
 use bailiwick_policy::{Policy, Published};
 use bailiwick_proxy::Config;
@@ -29,14 +24,11 @@ use super::logins::Shared;
 use super::plan::{self, Granted, Materials};
 use super::screen::Screen;
 use super::spare::{Joiner, NetworkGate};
-use super::{Daemon, devices, lock, publish, refusals};
+use super::{Daemon, devices, gate_line, lock, publish, refusals};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::places;
 use crate::protocol::{Planned, RunOrder, RunningTask, build};
-
-/// Answers that may wait for a gate that does not read; past that its channel is closed.
-const MAX_WAITING_ANSWERS: usize = 8192;
 
 /// What to do when the log takes no records.
 const LOG_HINT: &str = "see that there is room where the log lies: `bailiwick log path`";
@@ -385,7 +377,7 @@ fn begin(
     let fence = Arc::new(started.child.control().map_err(io("cannot keep hold of the fence"))?);
     let serving = gate
         .assign(&config, &started.listeners)
-        .and_then(|()| serve_gate(daemon, row.id, &gate.channel))
+        .and_then(|()| gate_line::serve(daemon, row.id, &gate.channel))
         .and_then(|()| ports.serve(&fence, &gate.joiner()));
     let ports = match serving {
         Ok(ports) => ports,
@@ -646,54 +638,4 @@ fn told(daemon: &Daemon, order: &RunOrder, context: &Context, policy: &Policy, w
         }
     }
     all
-}
-
-/// Serves the gate's channel: one thread reads, one writes, so that a gate that does not read holds up no one else.
-fn serve_gate(daemon: &Arc<Daemon>, task: TaskId, channel: &UnixStream) -> std::io::Result<()> {
-    let (mut from, mut to) = (channel.try_clone()?, channel.try_clone()?);
-    let closing = channel.try_clone()?;
-    let (queue, answers) = sync_channel::<Vec<u8>>(MAX_WAITING_ANSWERS);
-    std::thread::spawn(move || {
-        while let Ok(frame) = answers.recv() {
-            if to.write_all(&frame).is_err() {
-                return;
-            }
-        }
-    });
-    let mut session = Session::new(Arc::clone(&daemon.mediator), task);
-    let reply = replies(queue, closing);
-    std::thread::spawn(move || {
-        let mut frames = FrameReader::default();
-        let mut buffer = vec![0u8; 16 * 1024];
-        while let Ok(got @ 1..) = from.read(&mut buffer) {
-            frames.push(buffer.get(..got).unwrap_or_default());
-            loop {
-                match frames.next_frame() {
-                    Ok(Some(body)) => {
-                        if let Err(cause) = session.receive(body, &reply) {
-                            talkln!("bailiwick: the gate of task {task} is cut off: {cause}");
-                            let _ = from.shutdown(std::net::Shutdown::Both);
-                            return;
-                        }
-                    }
-                    Ok(None) => break,
-                    Err(cause) => {
-                        talkln!("bailiwick: the gate of task {task} is cut off: {cause}");
-                        let _ = from.shutdown(std::net::Shutdown::Both);
-                        return;
-                    }
-                }
-            }
-        }
-    });
-    Ok(())
-}
-
-/// Puts answers into the queue; a gate that lets it fill up is cut off.
-fn replies(queue: SyncSender<Vec<u8>>, channel: UnixStream) -> Arc<dyn Fn(Vec<u8>) + Send + Sync> {
-    Arc::new(move |frame| {
-        if queue.try_send(frame).is_err() {
-            let _ = channel.shutdown(std::net::Shutdown::Both);
-        }
-    })
 }
