@@ -206,7 +206,7 @@ mod tests {
             .collect();
         let set: BTreeSet<&str> = names.iter().copied().collect();
         assert_eq!(names.len(), set.len(), "a name stands twice");
-        assert!(names.len() > 150, "{}", names.len());
+        assert!(names.len() > 500, "{}", names.len());
         assert!(families.iter().all(|family| !family.attempts.is_empty()));
     }
 }

@@ -1,5 +1,6 @@
 //! The table: every attempt, family by family, and what they share.
 
+mod crooked;
 mod descriptors;
 mod guarded;
 mod hidden;
@@ -40,6 +41,7 @@ pub fn families() -> Vec<Family> {
         family("ipc", ipc::attempts()),
         family("network", network::attempts()),
         family("proxy", proxy::attempts()),
+        family("crooked", crooked::attempts()),
     ]
 }
 

@@ -8,12 +8,12 @@ use super::any;
 use crate::{Attempt, Goal, Refused, Tried, World};
 
 /// The proxy that the environment names; none outside.
-fn proxy() -> Option<String> {
+pub(super) fn proxy() -> Option<String> {
     let named = std::env::var("http_proxy").ok()?;
     Some(named.trim_start_matches("http://").trim_end_matches('/').to_owned())
 }
 
-fn dial(address: &str) -> Result<TcpStream, Refused> {
+pub(super) fn dial(address: &str) -> Result<TcpStream, Refused> {
     let stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(3)))?;
     stream.set_write_timeout(Some(Duration::from_secs(3)))?;
@@ -21,14 +21,14 @@ fn dial(address: &str) -> Result<TcpStream, Refused> {
 }
 
 /// The first bytes of what comes back.
-fn answer(stream: &mut TcpStream) -> Result<String, Refused> {
+pub(super) fn answer(stream: &mut TcpStream) -> Result<String, Refused> {
     let mut buffer = [0u8; 512];
     let got = stream.read(&mut buffer)?;
     Ok(String::from_utf8_lossy(buffer.get(..got).unwrap_or_default()).into_owned())
 }
 
 /// A connection that goes to the place of a CONNECT: host and port.
-fn connect(host: &str, port: u16) -> Result<TcpStream, Refused> {
+pub(super) fn connect(host: &str, port: u16) -> Result<TcpStream, Refused> {
     let Some(proxy) = proxy() else {
         // Outside every name of the test stands for this machine.
         return dial(&format!("127.0.0.1:{port}"));
@@ -44,7 +44,7 @@ fn connect(host: &str, port: u16) -> Result<TcpStream, Refused> {
 }
 
 /// Sends a head for a proxy: its first line names a whole URL. Outside it goes to the origin as it is.
-fn send(world: &World, head: &str, body: &str) -> Result<String, Refused> {
+pub(super) fn send(world: &World, head: &str, body: &str) -> Result<String, Refused> {
     let address = proxy().unwrap_or_else(|| format!("127.0.0.1:{}", world.origin));
     let mut stream = dial(&address)?;
     stream.write_all(format!("{head}\r\n{body}").as_bytes())?;
@@ -70,21 +70,34 @@ fn request(world: &World, line: &str) -> Tried {
     answered(world, line, "")
 }
 
+fn short(length: usize) -> [u8; 2] {
+    u16::try_from(length).unwrap_or(0).to_be_bytes()
+}
+
+/// The extension that names servers: each with its kind, which is 0 for a host.
+pub(super) fn names(all: &[(u8, &str)]) -> Vec<u8> {
+    let mut entries = Vec::new();
+    for (kind, name) in all {
+        entries.push(*kind);
+        entries.extend(short(name.len()));
+        entries.extend(name.bytes());
+    }
+    let mut extension = vec![0, 0];
+    extension.extend(short(entries.len() + 2));
+    extension.extend(short(entries.len()));
+    extension.extend(entries);
+    extension
+}
+
 /// The first message of TLS: a greeting for this name, which carries the word in its session's number.
 fn hello(name: Option<&str>, word: &str) -> Vec<u8> {
-    let short = |length: usize| u16::try_from(length).unwrap_or(0).to_be_bytes();
+    hello_with(name.map(|name| names(&[(0, name)])).unwrap_or_default(), word)
+}
+
+/// A greeting that begins with these extensions.
+pub(super) fn hello_with(mut extensions: Vec<u8>, word: &str) -> Vec<u8> {
     let mut session = word.as_bytes().to_vec();
     session.resize(32, b'-');
-    let mut extensions = Vec::new();
-    if let Some(name) = name {
-        let mut entry = vec![0];
-        entry.extend(short(name.len()));
-        entry.extend(name.bytes());
-        extensions.extend([0, 0]);
-        extensions.extend(short(entry.len() + 2));
-        extensions.extend(short(entry.len()));
-        extensions.extend(entry);
-    }
     // Groups, signatures, versions: what every greeting has.
     extensions.extend([0, 10, 0, 4, 0, 2, 0, 29]);
     extensions.extend([0, 13, 0, 4, 0, 2, 4, 3]);
@@ -106,14 +119,14 @@ fn hello(name: Option<&str>, word: &str) -> Vec<u8> {
 }
 
 /// A tunnel to the name that rules give to an address that is not loopback: there the greeting is looked at.
-fn pinned(world: &World) -> Result<TcpStream, Refused> {
+pub(super) fn pinned(world: &World) -> Result<TcpStream, Refused> {
     if !world.internet {
         return Err(Refused::NotHere("no network of the test's own".into()));
     }
     connect("pinned.test", world.pinned)
 }
 
-fn say(mut stream: TcpStream, bytes: &[u8]) -> Tried {
+pub(super) fn say(mut stream: TcpStream, bytes: &[u8]) -> Tried {
     stream.write_all(bytes)?;
     let said = answer(&mut stream)?;
     if said.starts_with("heard") {
@@ -432,11 +445,11 @@ pub(super) fn attempts() -> Vec<Attempt> {
 }
 
 /// A port of the world that no rule names.
-fn port(world: &World) -> u16 {
+pub(super) fn port(world: &World) -> u16 {
     world.ports.first().copied().unwrap_or(0)
 }
 
-fn request_with(world: &World, more: &str, body: &str) -> Tried {
+pub(super) fn request_with(world: &World, more: &str, body: &str) -> Tried {
     let head = format!(
         "GET http://127.0.0.1:{0}/ok/x HTTP/1.1\r\nHost: 127.0.0.1:{0}\r\n{more}",
         world.origin

@@ -38,9 +38,12 @@ pub enum Manner {
 
 fn serve(mut stream: impl Read + Write, heard: &Heard, manner: Manner) {
     let mut buffer = [0u8; 8192];
+    let mut all = Vec::new();
     while let Ok(got @ 1..) = stream.read(&mut buffer) {
+        // A word may come in pieces.
+        all.extend_from_slice(&buffer[..got]);
         if !matches!(manner, Manner::Honest) {
-            heard.add(&buffer[..got]);
+            heard.add(&all);
         }
         let answer: &[u8] = match manner {
             Manner::Http => b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nheard",
