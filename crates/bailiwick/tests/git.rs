@@ -86,6 +86,18 @@ fn c023_commits_carry_the_persons_name_and_habits_and_nothing_that_names_a_progr
         assert_ne!(kit.shell("cat ~/.gitconfig").status, 0);
         assert_ne!(kit.shell("cat ~/more.gitconfig").status, 0);
         assert_ne!(kit.shell("git evil").status, 0);
+        kit.write_home("lists/ignored", "*.swp\n");
+        kit.write_home(
+            ".gitconfig",
+            &format!("{PERSON}[core]\n\texcludesFile = ~/lists/ignored\n"),
+        );
+        let status = "touch a.swp b && git status --short --untracked-files";
+        let said = [kit.shell_outside(status).ok(), kit.shell(status).ok()];
+        assert!(
+            said.iter()
+                .all(|said| said.stdout.contains("b") && !said.stdout.contains("swp")),
+            "{said:?}"
+        );
     }
 }
 

@@ -14,6 +14,7 @@ use bailiwick_proxy::Service;
 
 use super::devices;
 use super::kept::placed;
+use crate::git::settings::IGNORED;
 use crate::git::signing;
 use crate::protocol::RunOrder;
 
@@ -311,6 +312,10 @@ fn files(from: &Materials<'_>) -> Vec<(AbsPath, String)> {
         git.push_str("[core]\n\tcheckStat = minimal\n");
     }
     git.push_str(&from.order.git.as_file());
+    if from.repository.is_some() {
+        // What tidies up a repository needs more of it than is granted.
+        git.push_str("[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n");
+    }
     let mut hosts = "127.0.0.1\tlocalhost bailiwick\n::1\tlocalhost\n".to_owned();
     for (name, address) in from.settings.hosts.iter().filter(|(_, address)| address.is_loopback()) {
         // A name that is pinned to this machine is still reached through the gate: DNS answers for it.
@@ -325,6 +330,7 @@ fn files(from: &Materials<'_>) -> Vec<(AbsPath, String)> {
         text("/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:2 attempts:1\n".into()),
         text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n".into()),
         text("/etc/gitconfig", git),
+        from.order.git.ignored.clone().and_then(|ignored| text(IGNORED, ignored)),
     ]
     .into_iter()
     .flatten()

@@ -112,6 +112,12 @@ const KEPT: [(&str, &[&str]); 22] = [
 const MAX_VALUE: usize = 4096;
 const MAX_SETTINGS: usize = 1000;
 
+/// Largest list of ignored names, in bytes.
+const MAX_IGNORED: u64 = 64 * 1024;
+
+/// Where the list of ignored names lies inside.
+pub const IGNORED: &str = "/etc/gitignore";
+
 /// What is known of the person's git.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -122,6 +128,8 @@ pub struct GitSettings {
     pub signs_commits: bool,
     /// True when tags here are signed by default.
     pub signs_tags: bool,
+    /// The names that the person never wants in any repository, where they keep such a list at a place of their own.
+    pub ignored: Option<String>,
 }
 
 impl GitSettings {
@@ -130,7 +138,12 @@ impl GitSettings {
         let mut git = quiet_git(&folder.to_path_buf());
         git.args(["config", "--list", "--show-scope", "--includes", "-z"]);
         let found = git.output().map(|done| done.stdout).unwrap_or_default();
-        Self::read(&String::from_utf8_lossy(&found))
+        let found = String::from_utf8_lossy(&found);
+        let mut all = Self::read(&found);
+        if found.contains("global\0core.excludesfile\n") {
+            all.ignored = ignored(folder);
+        }
+        all
     }
 
     /// Reads git's own list: scope, then name and value, with zeros between them.
@@ -195,8 +208,32 @@ impl GitSettings {
             };
             text.push_str(&format!("{head}\n\t{key} = {}\n", quoted(value)));
         }
+        if self.ignored.is_some() {
+            text.push_str(&format!("[core]\n\texcludesFile = {IGNORED}\n"));
+        }
         text
     }
+}
+
+/// The person's own list of ignored names, wherever they keep it.
+fn ignored(folder: &AbsPath) -> Option<String> {
+    let mut git = quiet_git(&folder.to_path_buf());
+    git.args([
+        "config",
+        "--global",
+        "--includes",
+        "--type=path",
+        "--get",
+        "core.excludesFile",
+    ]);
+    let named = String::from_utf8(git.output().ok()?.stdout).ok()?;
+    let path = std::path::Path::new(named.trim_end_matches('\n'));
+    let found = path
+        .metadata()
+        .ok()
+        .filter(|found| path.is_absolute() && found.is_file());
+    found.filter(|found| found.len() <= MAX_IGNORED)?;
+    std::fs::read_to_string(path).ok()
 }
 
 fn is_kept(name: &str, value: &str) -> bool {
