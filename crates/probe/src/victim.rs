@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, Write};
 
-/// Says where in its memory the secret and the word lie, then repeats the word for each line of its input, and ends with
-/// the input. The secret comes from the environment, as secrets do.
+/// Says its number and where in its memory the secret and the word lie, then repeats the word for each line of its input,
+/// and ends with the input. The secret comes from the environment, as secrets do.
 pub fn be_victim() -> std::io::Result<()> {
     let secret = std::env::var("BAIT_TOKEN").unwrap_or_default().into_bytes();
     let lever = *b"as-it-was";
@@ -15,7 +15,8 @@ pub fn be_victim() -> std::io::Result<()> {
     let mut output = std::io::stdout();
     writeln!(
         output,
-        "{} {}",
+        "{} {} {}",
+        std::process::id(),
         crate::sys::address(&secret),
         crate::sys::address(&lever)
     )?;
@@ -34,7 +35,12 @@ pub fn be_victim() -> std::io::Result<()> {
 pub fn be_keeper() -> std::io::Result<()> {
     use crate::sys::{Arg, call, text};
     let secret = std::env::var("BAIT_TOKEN").unwrap_or_default().into_bytes();
-    let key = i64::from(std::process::id() & 0xffff) | 0x4257_0000;
+    // Of the secret's last digits: containers share the objects, and each counts its processes from one.
+    let digits = secret.get(secret.len().saturating_sub(6)..).unwrap_or_default();
+    let digits = std::str::from_utf8(digits)
+        .ok()
+        .and_then(|digits| i64::from_str_radix(digits, 16).ok());
+    let key = digits.unwrap_or_default() | 0x4200_0000;
     let flags = i64::from(libc::IPC_CREAT | libc::IPC_EXCL | 0o600);
     let memory = call(libc::SYS_shmget, [Arg::N(key), Arg::N(4096), Arg::N(flags)])?;
     let at = call(libc::SYS_shmat, [Arg::N(memory), Arg::N(0), Arg::N(0)])?;

@@ -316,11 +316,18 @@ impl Laid {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut said = String::new();
         output.read_line(&mut said).unwrap();
-        let (address, lever) = said.trim().split_once(' ').expect("the victim says two addresses");
-        let pid = i32::try_from(child.id()).unwrap();
-        self.world.victim = pid;
-        self.world.address = address.parse().unwrap();
-        self.world.lever = lever.parse().unwrap();
+        let numbers: Vec<u64> = said
+            .split_whitespace()
+            .filter_map(|number| number.parse().ok())
+            .collect();
+        let [own, address, lever] = numbers[..] else {
+            panic!("the victim says three numbers, not {said:?}")
+        };
+        self.world.victim = i32::try_from(own).unwrap();
+        self.world.address = address;
+        self.world.lever = lever;
+        // In a container it has another number there than here.
+        let pid = seen_here(child.id(), &self.secret);
         Victim { child, output, pid }
     }
 
@@ -359,6 +366,29 @@ impl Drop for Laid {
             let _ = fs::remove_file(Path::new(path).join("bailiwick-probe-made"));
         }
     }
+}
+
+/// The number that the victim has here, when this process was started to become it, or to start it in a container.
+fn seen_here(started: u32, secret: &str) -> i32 {
+    let started = i32::try_from(started).unwrap();
+    let is_victim = |pid: i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.ends_with(&format!("victim\0{secret}\0")) && line.matches('\0').count() == 3
+    };
+    let mut line = vec![started];
+    while let Some(pid) = line.pop() {
+        if is_victim(pid) {
+            return pid;
+        }
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        line.extend(
+            children
+                .split_whitespace()
+                .filter_map(|child| child.parse::<i32>().ok()),
+        );
+    }
+    panic!("the victim is nowhere below {started}")
 }
 
 /// A command of the user that owns no other process.

@@ -7,6 +7,8 @@ pub struct Level {
     pub name: &'static str,
     /// How `run` is asked for it.
     pub arguments: &'static [&'static str],
+    /// True when it can be put up in a container as engines make them.
+    pub in_containers: bool,
     /// Attempts that it does not hold yet, and what they wait for. One that is held must go from here.
     pub pending: &'static [(&'static str, &'static str)],
 }
@@ -18,6 +20,7 @@ const ABSENT: &str = "the powerbox, to guard names that are absent at the start"
 pub const LEVELS: &[Level] = &[Level {
     name: "namespace",
     arguments: &[],
+    in_containers: false,
     pending: &[
         ("guarded-nested-parent-swapped", ABSENT),
         ("names-claude-deeper", ABSENT),
