@@ -70,7 +70,7 @@ pub fn load(sources: &Sources) -> Result<Policy, Vec<Diagnostic>> {
     loader.finish()
 }
 
-/// The digest that a person trusts a project's file by: of its text and of all shipped rules that it extends.
+/// The digest that a person trusts a project's file by: of its text and of all shipped rules that it names.
 pub fn trust_digest(project: &SourceFile) -> Digest {
     let mut hash = Sha256::new();
     let mut part = |text: &str| {
@@ -92,14 +92,23 @@ pub fn trust_digest(project: &SourceFile) -> Digest {
             }
         }
     }
+    for name in listed(&project.text, "profiles") {
+        part(&name);
+        part(preset::profile(&name).unwrap_or(""));
+    }
     Digest(hash.finalize().into())
 }
 
 fn extends_of(text: &str) -> Vec<String> {
+    listed(text, "extends")
+}
+
+/// The texts of a list at the top of a file.
+fn listed(text: &str, key: &str) -> Vec<String> {
     let Ok(document) = toml_edit::Document::parse(text) else {
         return Vec::new();
     };
-    let list = document.as_table().get("extends").and_then(|item| item.as_array());
+    let list = document.as_table().get(key).and_then(|item| item.as_array());
     let names = list.into_iter().flatten().filter_map(|value| value.as_str());
     names.map(Into::into).collect()
 }

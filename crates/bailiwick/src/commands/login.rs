@@ -33,6 +33,9 @@ const WISHES: &str = ".local/share/bailiwick/browser/urls";
 /// How often they are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Most addresses that are opened for one sign-in.
+const MOST: usize = 16;
+
 /// Longest address that is opened, in bytes.
 const MAX_ADDRESS: usize = 8192;
 
@@ -231,7 +234,7 @@ impl Browser {
             let text = String::from_utf8_lossy(&text).into_owned();
             // The last line may still be written.
             let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-            for line in whole.lines().skip(served) {
+            for line in whole.lines().take(MOST).skip(served) {
                 served = served.saturating_add(1);
                 if !self.may_open(line) {
                     talkln!(

@@ -325,7 +325,14 @@ fn begin(
         publish: published.iter().map(|port| (*port).into()).collect(),
         devices: devices.told.clone(),
         settings: settings_kept(policy, &kept),
-        notes: policy.settings().notes.iter().cloned().chain(notes).collect(),
+        notes: policy
+            .settings()
+            .notes
+            .iter()
+            .cloned()
+            .chain(notes)
+            .chain(no_login(order, policy, &kept))
+            .collect(),
         warnings: told(daemon, order, context, policy, &writable),
         ..planned(daemon, row.id, context, policy, &granted)
     };
@@ -526,16 +533,41 @@ fn grant_trees(daemon: &Daemon, policy: &Policy, task: TaskId) -> Result<(Vec<Gr
     Ok((granted, grants))
 }
 
+/// Where a file of a kept folder lies outside.
+fn outside(path: &AbsPath, kept: &BTreeMap<AbsPath, AbsPath>) -> Option<AbsPath> {
+    let (place, outside) = kept.iter().find(|(place, _)| place.holds(path))?;
+    let rest = path.as_str().strip_prefix(place.as_str())?;
+    outside.join(rest.trim_start_matches('/')).ok()
+}
+
 /// The settings that lie in kept folders from the start, and where each lies outside.
 fn settings_kept(policy: &Policy, kept: &BTreeMap<AbsPath, AbsPath>) -> Vec<(AbsPath, AbsPath)> {
-    let outside = |path: &AbsPath| {
-        let (place, outside) = kept.iter().find(|(place, _)| place.holds(path))?;
-        outside
-            .join(path.as_str().strip_prefix(place.as_str())?.trim_start_matches('/'))
-            .ok()
-    };
     let files = policy.settings().kept_files.keys();
-    files.filter_map(|path| Some((path.clone(), outside(path)?))).collect()
+    files
+        .filter_map(|path| Some((path.clone(), outside(path, kept)?)))
+        .collect()
+}
+
+/// What to do for an agent that has no login: neither a shared one nor one of this context's, and no variable of a key.
+fn no_login(order: &RunOrder, policy: &Policy, kept: &BTreeMap<AbsPath, AbsPath>) -> Option<String> {
+    let settings = policy.settings();
+    let login = settings.login.as_ref().filter(|_| order.preset.is_none())?;
+    let there = |file: &AbsPath| outside(file, kept).is_some_and(|path| path.to_path_buf().exists());
+    let is_key = |name: &str| {
+        ["_API_KEY", "_AUTH_TOKEN", "_OAUTH_TOKEN"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    };
+    let key = order
+        .environment
+        .iter()
+        .any(|(name, _)| is_key(name) && settings.passes(name));
+    (!key && !login.files.iter().any(there)).then(|| {
+        format!(
+            "no login of {} is here yet: `bailiwick login {}` signs it in once for all projects, or pass its key as a variable",
+            login.agent, login.agent
+        )
+    })
 }
 
 fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, granted: &[Granted]) -> Planned {

@@ -89,7 +89,11 @@ fn p9_an_agent_signs_in_once_and_its_contexts_share_the_login() {
         settle(&mut kit, free_port());
         let look = "cat ~/.codex/auth.json";
         assert!(!inside(&kit, "one", &[look]).contains("TOKEN"));
+        let hint = "no login of codex is here yet: `bailiwick login codex`";
+        let summary = |kit: &Bailiwick| kit.run(&["run", "--", "codex", "true"]).ok().stderr;
+        assert!(summary(&kit).contains(hint));
         let signed = kit.run(&["login", "codex"]).ok();
+        assert!(!signed.stderr.contains("here yet"), "{signed:?}");
         assert!(signed.stdout.contains("signed in: codex"), "{signed:?}");
         assert!(
             signed
@@ -116,7 +120,8 @@ fn p9_an_agent_signs_in_once_and_its_contexts_share_the_login() {
         for project in ["one", "two"] {
             assert_eq!(inside(&kit, project, &[look]), "TOKEN /cb?code=1\n", "{project}");
         }
-        let told = kit.run(&["run", "--", "codex", "true"]).ok().stderr;
+        let told = summary(&kit);
+        assert!(!told.contains(hint), "{told}");
         assert!(
             told.contains("use and renew the login of codex") && !told.contains("logins/codex"),
             "{told}"
