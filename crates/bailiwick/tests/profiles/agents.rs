@@ -13,7 +13,8 @@ fn files(folder: &Path) -> BTreeSet<PathBuf> {
     let mut all = BTreeSet::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.symlink_metadata().unwrap().is_dir() {
+        // What a program that still ends has just removed is not there.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             all.extend(files(&path));
         } else {
             all.insert(path);
