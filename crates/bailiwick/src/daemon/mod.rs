@@ -11,6 +11,7 @@ mod gate_line;
 mod handover;
 pub mod kept;
 pub mod logins;
+mod modes;
 pub mod person;
 pub mod plan;
 mod publish;

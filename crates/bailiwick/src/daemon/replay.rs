@@ -34,15 +34,14 @@ fn control(bytes: &[u8]) -> Option<usize> {
     end.map(|end| end.saturating_add(3))
 }
 
-/// The length of a text to the terminal: BEL or ESC `\` ends it.
+/// The length of a text to the terminal: BEL or ESC `\` ends it, whichever comes first.
 fn text(bytes: &[u8]) -> Option<usize> {
-    let bell = bytes.iter().position(|byte| *byte == 0x07);
-    let string = bytes.windows(2).position(|pair| pair == b"\x1b\\");
-    let ends = [
-        bell.map(|end| end.saturating_add(1)),
-        string.map(|end| end.saturating_add(2)),
-    ];
-    ends.into_iter().flatten().min()
+    let mut pairs = bytes.iter().zip(bytes.iter().skip(1).chain([&0])).enumerate();
+    pairs.find_map(|(place, pair)| match pair {
+        (0x07, _) => Some(place.saturating_add(1)),
+        (0x1b, b'\\') => Some(place.saturating_add(2)),
+        _ => None,
+    })
 }
 
 fn is_question(whole: &[u8]) -> bool {
@@ -85,5 +84,13 @@ mod tests {
         ] {
             assert_eq!(without_questions(output), shown, "{output:?}");
         }
+        let begun = std::time::Instant::now();
+        for piece in [&b"\x1b]0;a\x07"[..], b"\x1b[", b"\x1b]", b"\x1b", b"\x1bP\x1b\\"] {
+            without_questions(&piece.repeat((256 << 10) / piece.len()));
+        }
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(5),
+            "no output takes long"
+        );
     }
 }

@@ -16,37 +16,24 @@ use std::thread::JoinHandle;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::lock;
+use super::modes::Modes;
 use super::replay::without_questions;
 
 /// How much of the last output is kept, in bytes.
 const KEPT: usize = 256 * 1024;
-
-/// What programs say when they take the whole screen, and when they give it back (xterm, "The Alternate Screen Buffer").
-const WHOLE_SCREEN: (&[u8], &[u8]) = (b"\x1b[?1049h", b"\x1b[?1049l");
 
 /// The last output of a terminal.
 #[derive(Debug, Default)]
 pub struct Recent {
     bytes: VecDeque<u8>,
     cut: bool,
-    whole_screen: bool,
+    modes: Modes,
 }
 
 impl Recent {
     fn push(&mut self, bytes: &[u8]) {
-        let before = self.bytes.len();
+        self.modes.push(bytes);
         self.bytes.extend(bytes);
-        // The sign may have come in two pieces.
-        let from = before.saturating_sub(WHOLE_SCREEN.0.len().saturating_sub(1));
-        let fresh: Vec<u8> = match self.bytes.range(from..).any(|byte| *byte == 0x1b) {
-            true => self.bytes.range(from..).copied().collect(),
-            false => Vec::new(),
-        };
-        let last = |sign: &[u8]| fresh.windows(sign.len()).rposition(|window| window == sign);
-        match (last(WHOLE_SCREEN.0), last(WHOLE_SCREEN.1)) {
-            (None, None) => {}
-            (taken, given) => self.whole_screen = taken > given,
-        }
         let over = self.bytes.len().saturating_sub(KEPT);
         self.cut |= over > 0;
         self.bytes.drain(..over);
@@ -55,13 +42,15 @@ impl Recent {
     /// What is shown to whoever comes: the last output, from the beginning of a line. A program that has taken the whole
     /// screen draws it anew itself.
     fn shown(&self) -> Vec<u8> {
-        if self.whole_screen {
-            return [WHOLE_SCREEN.0, b"\x1b[H\x1b[2J"].concat();
+        if self.modes.is_whole_screen() {
+            return self.modes.set();
         }
         let whole: Vec<u8> = self.bytes.iter().copied().collect();
         let line = whole.iter().position(|byte| *byte == b'\n').filter(|_| self.cut);
         let from = line.map_or(0, |end| end.saturating_add(1));
-        without_questions(whole.get(from..).unwrap_or_default())
+        let mut shown = without_questions(whole.get(from..).unwrap_or_default());
+        shown.extend(self.modes.set());
+        shown
     }
 
     fn as_file(&self) -> std::io::Result<OwnedFd> {
