@@ -94,6 +94,9 @@ const DETACH: [(&[u8], &[u8]); 2] = [(b"\x1c", b"\x04"), (b"\x1b[92;5u", b"\x1b[
 const BETWEEN_KEYS: i64 = 700;
 const WITHIN_KEY: i64 = 30;
 
+/// How long a program has for noticing another size: some wait a while for a size to stay, before they draw.
+const BETWEEN_SIZES: std::time::Duration = std::time::Duration::from_millis(600);
+
 /// Finds the key in what is typed.
 #[derive(Debug, Default)]
 struct Typed {
@@ -175,7 +178,7 @@ pub fn put_back() {
 pub fn redraw(terminal: &OwnedFd) {
     if let Some((rows, columns)) = size() {
         set_size(terminal, if rows > 1 { rows.saturating_sub(1) } else { 2 }, columns);
-        std::thread::sleep(std::time::Duration::from_millis(60));
+        std::thread::sleep(BETWEEN_SIZES);
         resize(terminal);
     }
 }

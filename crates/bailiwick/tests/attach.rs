@@ -161,7 +161,8 @@ fn a_task_goes_on_when_its_person_leaves_and_comes_back() {
         window.until("in between\r\n");
         size(window.terminal.as_ref().unwrap(), 41, 77);
         rustix::process::kill_process(rustix::process::Pid::from_child(&window.child), Signal::WINCH).unwrap();
-        std::thread::sleep(Duration::from_millis(200));
+        // A new size, after the one that has the screen drawn anew.
+        std::thread::sleep(Duration::from_millis(1200));
         window.says("stty size\r");
         window.until("41 77\r\n");
         // Interrupt and job control are the agent's own.

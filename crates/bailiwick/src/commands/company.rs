@@ -4,6 +4,7 @@
 //! Not here: what the person is told (`run`), the terminal's bytes (`terminal`).
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -158,6 +159,7 @@ impl Company {
                 }
                 Err(failure) => return Err(failure),
             };
+            let comes_back = matches!(answer, PersonAnswer::Attached(_));
             let begins = matches!(answer, PersonAnswer::Started(_) | PersonAnswer::Attached(_));
             match answer {
                 PersonAnswer::Ended {
@@ -193,7 +195,7 @@ impl Company {
             match (link.take(), link.take(), link.take(), pipes.take()) {
                 (Some(recent), Some(shown), Some(keyboard), None) => {
                     raw = Raw::enter().ok();
-                    output.push(self.sit(recent, shown, keyboard)?);
+                    output.push(self.sit(recent, shown, keyboard, comes_back)?);
                 }
                 (None, None, None, Some(pipes)) => output.extend(self.join(pipes)),
                 _ => {
@@ -206,19 +208,30 @@ impl Company {
     }
 
     /// Sits down at the agent's terminal.
-    fn sit(&self, recent: OwnedFd, shown: OwnedFd, keyboard: OwnedFd) -> Result<JoinHandle<()>, Failure> {
+    fn sit(
+        &self,
+        recent: OwnedFd,
+        shown: OwnedFd,
+        keyboard: OwnedFd,
+        comes_back: bool,
+    ) -> Result<JoinHandle<()>, Failure> {
         let fault = |e: std::io::Error| Failure::fault(format!("cannot use the terminal: {e}"));
         let into = terminal::file(&keyboard).map_err(fault)?;
         let mut recent = File::from(recent);
-        let before = std::io::copy(&mut recent, &mut std::io::stdout()).unwrap_or(0);
+        let mut out = std::io::stdout();
+        let _ = std::io::copy(&mut recent, &mut out).and_then(|_| out.flush());
         let _ = self.agent.set(Some(keyboard));
-        if let Some(Some(keyboard)) = self.agent.get() {
-            // A change of size that came before this was nobody's.
-            terminal::resize(keyboard);
-            if before > 0 {
-                terminal::redraw(keyboard);
+        let agent = Arc::clone(&self.agent);
+        // While it is drawn, what is typed and shown goes on.
+        std::thread::spawn(move || {
+            if let Some(Some(keyboard)) = agent.get() {
+                // A change of size that came before this was nobody's.
+                terminal::resize(keyboard);
+                if comes_back {
+                    terminal::redraw(keyboard);
+                }
             }
-        }
+        });
         let (lasting, leave) = (self.lasting, self.leave());
         std::thread::spawn(move || {
             terminal::keyboard(into, !lasting);
