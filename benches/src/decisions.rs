@@ -71,6 +71,7 @@ fn policy(rules: usize) -> Result<Arc<Policy>, String> {
         project_trusted: true,
         profiles: Vec::new(),
         toolchains: Vec::new(),
+        found: None,
         preset: None,
         anchors: Anchors { root: Some(root), home },
     };
