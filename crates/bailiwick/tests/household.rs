@@ -143,6 +143,7 @@ fn a_daemon_of_other_frames_is_told_with_what_to_do() {
 fn uninstalling_says_what_goes_and_what_stays() {
     for kit in [Bailiwick::new(), Bailiwick::as_ordinary_user()] {
         kit.write("mine.txt", "mine\n");
+        kit.write_home(".local/state/bailiwick/logins/agent/token", "secret\n");
         kit.write_home(".config/bailiwick/rules.toml", "extends = [\"ceiling\"]\n");
         let task = kit.run(&["run", "-q", "-d", "--", "sleep", "100"]).ok().stdout;
         assert!(kit.run(&["uninstall"]).status_is(2).stderr.contains("1 tasks run"));
@@ -189,6 +190,7 @@ fn uninstalling_says_what_goes_and_what_stays() {
             "{left:?}"
         );
         kit.run(&["log", "verify"]).ok();
+        assert!(left.contains(&"logins".to_owned()), "{left:?}");
         assert!(kit.home().join(".config/bailiwick/rules.toml").exists());
         // It can be taken up again, on the same log.
         kit.run(&["run", "-q", "--", "true"]).ok();

@@ -59,8 +59,16 @@ pub fn run(args: &UninstallArgs) -> Done {
             tellln!("{word:<12}  {}  ({})", place.path.display(), place.what);
         }
     }
+    if args.purge && !args.dry_run && is_there(&places.state) {
+        talkln!(
+            "`{}` stays: it holds what bailiwick did not make",
+            places.state.display()
+        );
+    }
     if !stays.is_empty() && !args.purge {
-        talkln!("hint: `bailiwick uninstall --purge` removes your log, its key, your rules and what agents kept, too");
+        talkln!(
+            "hint: `bailiwick uninstall --purge` removes your log, its key, your rules, logins and what agents kept, too"
+        );
     }
     if let Ok(program) = std::env::current_exe() {
         talkln!("the program itself stays: `{}`", program.display());
