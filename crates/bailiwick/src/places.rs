@@ -169,7 +169,6 @@ impl Places {
             place(state("keys"), "the log's keys", false),
             place(state("contexts"), "what agents keep, by project", false),
             place(state("logins"), "logins of agents, shared by their projects", false),
-            place(state("logins"), "logins of agents", false),
             place(state("standalone"), "logs of `--standalone` runs", false),
             place(self.store(), "which rule files you trust, and tasks", true),
             place(state("store.sqlite-wal"), "what is being written of it", true),
