@@ -70,9 +70,11 @@ fn at_a_terminal(laid: &Laid, mut command: Command) -> String {
     let end = |slave: &std::fs::File| Stdio::from(slave.try_clone().unwrap());
     command.stdin(end(&slave)).stdout(end(&slave)).stderr(end(&slave));
     let mut child = command.process_group(0).spawn().unwrap();
+    // It holds the terminal's end as well.
+    drop(command);
     let output = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&output);
-    std::thread::spawn(move || {
+    let reader = std::thread::spawn(move || {
         let mut buffer = [0u8; 8192];
         while let Ok(got @ 1..) = master.read(&mut buffer) {
             into.lock().unwrap().extend_from_slice(&buffer[..got]);
@@ -89,15 +91,18 @@ fn at_a_terminal(laid: &Laid, mut command: Command) -> String {
     if let Ok(got) = std::fs::File::from(typed).read(&mut buffer) {
         laid.heard.add(&buffer[..got]);
     }
-    std::thread::sleep(Duration::from_millis(20));
-    let text = output.lock().unwrap().clone();
+    // With the last one who has it open the terminal ends, and so does the reader: all has been read then.
     drop(slave);
+    let until = Instant::now() + Duration::from_secs(5);
+    while !reader.is_finished() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let text = output.lock().unwrap().clone();
     String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Ends what an attempt left behind; true when there was something.
 fn left_behind(word: &str) -> bool {
-    std::thread::sleep(Duration::from_millis(40));
     let mut found = false;
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
@@ -137,10 +142,10 @@ pub fn alone(laid: &mut Laid, family: &str, attempt: &Attempt, side: Side, numbe
     let apart = matches!(side, Side::Outside) && attempt.needs == Needs::NobodyElse;
     let mut victim = laid.with_victim(apart);
     laid.anew(family == "sockets");
-    let felt = attempt.goal == Goal::Disturb;
+    let disturbs = attempt.goal == Goal::Disturb;
     let before = (
         place(attempt).map(|place| laid.look(place)),
-        felt.then(|| victim.look()),
+        disturbs.then(|| victim.look()),
     );
     let terminal = family == "terminal";
     let asked = [
@@ -175,9 +180,9 @@ pub fn alone(laid: &mut Laid, family: &str, attempt: &Attempt, side: Side, numbe
     let mut achieved = match attempt.goal {
         Goal::Change(place) => before.0 != Some(laid.look(place)),
         Goal::SetId(place) => laid.has_bit(place),
-        Goal::Tell => heard(laid, &laid.world.word),
-        Goal::Disturb => before.1 != Some(victim.look()),
-        Goal::Outlive => left_behind(&laid.world.word),
+        Goal::Tell => felt(side, || laid.is_heard(&laid.world.word)),
+        Goal::Disturb => felt(side, || before.1 != Some(victim.look())),
+        Goal::Outlive => felt(side, || left_behind(&laid.world.word)),
         Goal::Learn | Goal::Gain | Goal::Keep => false,
     };
     victim.end();
@@ -265,14 +270,17 @@ pub fn together(
     judged
 }
 
-/// What was said may be on its way yet.
-fn heard(laid: &Laid, word: &str) -> bool {
-    let until = Instant::now() + Duration::from_millis(120);
-    while Instant::now() < until {
-        if laid.is_heard(word) {
+/// What was done may take a moment to be felt: longer outside, where it is waited for.
+fn felt(side: Side, mut seen: impl FnMut() -> bool) -> bool {
+    let patience = if matches!(side, Side::Inside(_)) { 150 } else { 3000 };
+    let until = Instant::now() + Duration::from_millis(patience);
+    loop {
+        if seen() {
             return true;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
-    false
 }
