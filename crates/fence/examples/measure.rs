@@ -13,8 +13,8 @@ mod desk;
 
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::Protection;
-use desk::{Desk, Who, grant};
+use bailiwick_gate::{Level, Protection};
+use desk::{Setting, Desk, Who, grant};
 
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
@@ -63,7 +63,10 @@ fn main() {
     });
     println!("bare `true`: {:?}", median(bare.collect()));
     for who in Who::all() {
-        let mut desk = Desk::of(who);
+        let mut desk = Desk::of(Setting {
+            who,
+            level: Level::Namespace,
+        });
         let (started, ended, spawned) = start(&desk, count);
         println!("{who:?}: started {started:?}, ended {ended:?} (spawn of a launcher, ahead of time: {spawned:?})");
         for folder in 0..1000 {

@@ -15,7 +15,9 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
-use crate::syscalls::{AGENT, GATE, REFUSED};
+use crate::syscalls::{
+    AGENT, ATTRIBUTES, GATE, OLDER_WATCHED, REFUSED, SHARED, SUPERVISOR, WATCHED,
+};
 use crate::table::{self, Answer};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -84,22 +86,47 @@ const CONDITIONAL: &[libc::c_long] = &[
 pub(crate) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// The filters of an agent.
+    /// The filters of an agent at level `namespace`.
     pub(crate) fn agent() -> Result<Self, LaunchFault> {
-        Self::of(AGENT, &[])
+        Self::of(AGENT, &[], &[])
+    }
+
+    /// The filters of an agent at level `process`: the first of them asks a supervisor.
+    pub(crate) fn watched_agent() -> Result<Self, LaunchFault> {
+        let same = |calls: &[libc::c_long], answer: Answer| calls.iter().map(|call| (*call, answer)).collect::<Vec<_>>();
+        let refuse = |code: i32| Answer::Refuse(u16::try_from(code).unwrap_or(u16::MAX));
+        let differently: Vec<_> = [
+            same(WATCHED, Answer::Watch),
+            same(OLDER_WATCHED, Answer::Watch),
+            same(SHARED, refuse(libc::ENOSYS)),
+            same(ATTRIBUTES, refuse(libc::ENOTSUP)),
+        ]
+        .concat();
+        let mut filters = Self::of(AGENT, &[], &differently)?;
+        for (rules, code) in [(shared_network(), libc::EPERM), (ignored(), 0)] {
+            filters.0.push(compile(rules, code).map_err(refused)?);
+        }
+        Ok(filters)
     }
 
     /// The filters of a gate.
     pub(crate) fn gate() -> Result<Self, LaunchFault> {
         let starting = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace];
-        Self::of(GATE, &starting)
+        Self::of(GATE, &starting, &[])
     }
 
-    fn of(groups: &[&[libc::c_long]], also_refused: &[libc::c_long]) -> Result<Self, LaunchFault> {
-        let errno = |code: i32| SeccompAction::Errno(code.unsigned_abs());
-        let compile = |rules: Result<Rules, Fault>, code| {
-            SeccompFilter::new(rules?, SeccompAction::Allow, errno(code), machine()?).and_then(BpfProgram::try_from)
-        };
+    /// The filters of a supervisor.
+    pub(crate) fn supervisor() -> Result<Self, LaunchFault> {
+        let starting = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace];
+        Self::of(SUPERVISOR, &starting, &[])
+    }
+
+    /// `differently` are calls of the groups that have another answer than to be done.
+    fn of(
+        groups: &[&[libc::c_long]],
+        also_refused: &[libc::c_long],
+        differently: &[(libc::c_long, Answer)],
+    ) -> Result<Self, LaunchFault> {
         let error = |code: i32| Answer::Refuse(u16::try_from(code).unwrap_or(u16::MAX));
         let allowed = groups
             .iter()
@@ -113,6 +140,7 @@ impl Filters {
             .map(|call| (*call, error(libc::EPERM)));
         let answers = allowed
             .chain(denied)
+            .chain(differently.iter().copied())
             .filter_map(|(call, answer)| Some((u32::try_from(call).ok()?, answer)));
         let existing = table::program(&answers.collect(), error(libc::ENOSYS), &machine().map_err(refused)?);
         Ok(Self(vec![
@@ -120,6 +148,22 @@ impl Filters {
             compile(refused_arguments(), libc::EPERM).map_err(refused)?,
             compile(strange_families(), libc::EAFNOSUPPORT).map_err(refused)?,
         ]))
+    }
+
+    /// Lays the filters on this thread and all that it starts; `tell` is given the listener of the first one before the
+    /// others are laid.
+    pub(crate) fn lay_watched(
+        &self,
+        tell: impl FnOnce(std::os::fd::OwnedFd) -> Result<(), LaunchFault>,
+    ) -> Result<(), LaunchFault> {
+        let Some((first, others)) = self.0.split_first() else {
+            return Err(refused("there are none"));
+        };
+        tell(crate::sys::notify::lay_watched(first).map_err(refused)?)?;
+        others
+            .iter()
+            .try_for_each(|program| seccompiler::apply_filter(program))
+            .map_err(refused)
     }
 
     /// Lays the filters on this thread and all that it starts. They cannot be taken off.
@@ -138,6 +182,11 @@ fn refused(cause: impl std::fmt::Display) -> LaunchFault {
         cause: cause.to_string(),
         hint: "the kernel needs CONFIG_SECCOMP_FILTER".into(),
     }
+}
+
+fn compile(rules: Result<Rules, Fault>, code: i32) -> Result<BpfProgram, Fault> {
+    let refuse = SeccompAction::Errno(code.unsigned_abs());
+    SeccompFilter::new(rules?, SeccompAction::Allow, refuse, machine()?).and_then(BpfProgram::try_from)
 }
 
 fn machine() -> Result<TargetArch, Fault> {
@@ -199,6 +248,57 @@ fn other_identities() -> Result<Rules, Fault> {
     Ok(rules)
 }
 
+/// Where the network is the machine's: no datagrams, whose addresses lie in memory; no connection but by the call that
+/// is watched (tcp(7), "TCP_FASTOPEN"); no signals by way of a descriptor.
+fn shared_network() -> Result<Rules, Fault> {
+    const STREAM: u64 = 1;
+    const SEQUENCED: u64 = 5;
+    const FASTOPEN: u64 = 0x2000_0000;
+    const TCP: u64 = 6;
+    const FASTOPEN_OPTIONS: [u64; 2] = [23, 30];
+    let mut rules = Rules::new();
+    let mut sockets = Vec::new();
+    for family in [INET, INET6] {
+        sockets.push(all_of([
+            when(0, SeccompCmpOp::Eq, family),
+            when(1, SeccompCmpOp::MaskedEq(TYPE), 2),
+        ])?);
+    }
+    let mut local = Vec::new();
+    for kind in (0..=TYPE).filter(|kind| ![STREAM, SEQUENCED].contains(kind)) {
+        local.push(all_of([
+            when(0, SeccompCmpOp::Eq, UNIX),
+            when(1, SeccompCmpOp::MaskedEq(TYPE), kind),
+        ])?);
+    }
+    rules.insert(libc::SYS_socketpair, local.clone());
+    sockets.append(&mut local);
+    rules.insert(libc::SYS_socket, sockets);
+    for (call, flags) in [
+        (libc::SYS_sendto, 3),
+        (libc::SYS_sendmsg, 2),
+        (libc::SYS_sendmmsg, 3),
+    ] {
+        rules.insert(
+            call,
+            vec![all_of([when(flags, SeccompCmpOp::MaskedEq(FASTOPEN), FASTOPEN)])?],
+        );
+    }
+    let options = FASTOPEN_OPTIONS.map(|option| all_of([when(1, SeccompCmpOp::Eq, TCP), when(2, SeccompCmpOp::Eq, option)]));
+    rules.insert(libc::SYS_setsockopt, options.into_iter().collect::<Result<_, _>>()?);
+    // F_SETOWN and F_SETOWN_EX.
+    let owners = [8, 15].map(|request| all_of([when(1, SeccompCmpOp::Eq, request)]));
+    rules.insert(libc::SYS_fcntl, owners.into_iter().collect::<Result<_, _>>()?);
+    Ok(rules)
+}
+
+/// Answered with success and not done: the supervisor must be able to look at every process (PR_SET_DUMPABLE(2const)).
+fn ignored() -> Result<Rules, Fault> {
+    const DUMPABLE: u64 = 4;
+    let undumpable = all_of([when(0, SeccompCmpOp::Eq, DUMPABLE)])?;
+    Ok(Rules::from([(libc::SYS_prctl, vec![undumpable])]))
+}
+
 fn strange_families() -> Result<Rules, Fault> {
     let strange = || all_of([UNIX, INET, INET6, NETLINK].map(|family| when(0, SeccompCmpOp::Ne, family)));
     [libc::SYS_socket, libc::SYS_socketpair]
@@ -213,8 +313,13 @@ mod tests {
 
     #[test]
     fn p13_the_filters_compile_and_fit_the_kernel() {
-        for filters in [Filters::agent().unwrap(), Filters::gate().unwrap()] {
-            assert_eq!(filters.0.len(), 3);
+        for (filters, count) in [
+            (Filters::agent().unwrap(), 3),
+            (Filters::watched_agent().unwrap(), 5),
+            (Filters::gate().unwrap(), 3),
+            (Filters::supervisor().unwrap(), 3),
+        ] {
+            assert_eq!(filters.0.len(), count);
             assert!(filters.0.iter().all(|program| program.len() < 4096));
         }
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use bailiwick_gate::{BindMode, FencePlan, LaunchFault};
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::{Mode, OFlags, open};
@@ -29,6 +29,15 @@ fn refused(cause: impl std::fmt::Display) -> LaunchFault {
     }
 }
 
+/// The devices that a fence without a `/dev` of its own sees; all terminals besides, of which the supervisor opens the
+/// fence's own.
+const SHARED_DEVICES: [&str; 7] = ["null", "zero", "full", "random", "urandom", "tty", "ptmx"];
+
+/// What may be done to a device.
+fn device(abi: ABI) -> BitFlags<AccessFs> {
+    AccessFs::ReadFile | AccessFs::WriteFile | (AccessFs::from_all(abi) & (AccessFs::IoctlDev | AccessFs::Truncate))
+}
+
 /// The floor, not laid yet.
 pub(crate) struct Floor {
     rules: RulesetCreated,
@@ -36,8 +45,9 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// A floor on which nothing may be done.
-    fn bare(version: i32) -> Result<Self, LaunchFault> {
+    /// A floor on which nothing may be done. With `network`, no TCP connection either, and no listening, where the kernel
+    /// can tell (ABI 4).
+    fn bare(version: i32, network: bool) -> Result<Self, LaunchFault> {
         if version < LEAST {
             return Err(refused(format!(
                 "the kernel has version {version} of it, {LEAST} is the least that will do"
@@ -48,6 +58,10 @@ impl Floor {
             let mut rules = Ruleset::default()
                 .set_compatibility(CompatLevel::HardRequirement)
                 .handle_access(AccessFs::from_all(abi))?;
+            let ports = AccessNet::from_all(abi);
+            if network && !ports.is_empty() {
+                rules = rules.handle_access(ports)?;
+            }
             let scopes = Scope::from_all(abi);
             if !scopes.is_empty() {
                 rules = rules.scope(scopes)?;
@@ -61,33 +75,58 @@ impl Floor {
     /// The floor of an agent, from inside the new root.
     pub(crate) fn of(plan: &FencePlan, trees: &Trees, version: i32) -> Result<Self, LaunchFault> {
         let abi = ABI::from(version);
-        let read = AccessFs::from_read(abi);
-        let all = AccessFs::from_all(abi);
-        let device = AccessFs::ReadFile | AccessFs::WriteFile | (all & (AccessFs::IoctlDev | AccessFs::Truncate));
-        let mut floor = Self::bare(version)?;
-        for tree in &trees.trees {
-            let mut rights = if tree.mode == BindMode::Write { all } else { read };
-            if crate::order::below(tree.target.as_str(), "/dev") {
-                rights |= device;
-            }
-            floor.allow(&tree.target.to_path_buf(), rights, tree.folder)?;
-        }
-        for path in &plan.scratch {
-            floor.allow(&path.to_path_buf(), all, true)?;
-        }
+        let (read, device) = (AccessFs::from_read(abi), device(abi));
+        let mut floor = Self::bare(version, false)?;
+        floor.places(plan, trees)?;
         for (path, _) in &plan.files {
             floor.allow(&path.to_path_buf(), AccessFs::ReadFile.into(), false)?;
         }
         floor.allow(Path::new("/dev"), read | device, true)?;
-        floor.allow(Path::new("/dev/shm"), all, true)?;
-        // Programs write their own names, scores and maps there; debuggers the memory of their children. The rest is
-        // mounted read-only.
-        floor.allow(
-            Path::new("/proc"),
-            read | AccessFs::WriteFile | (all & AccessFs::Truncate),
-            true,
-        )?;
+        floor.allow(Path::new("/dev/shm"), AccessFs::from_all(abi), true)?;
+        floor.processes()?;
         Ok(floor)
+    }
+
+    /// The floor of an agent, or of its supervisor, on the machine's own root. The agent's is closed to the network.
+    pub(crate) fn on_machine(
+        plan: &FencePlan,
+        trees: &Trees,
+        version: i32,
+        network: bool,
+    ) -> Result<Self, LaunchFault> {
+        let abi = ABI::from(version);
+        let mut floor = Self::bare(version, network)?;
+        floor.places(plan, trees)?;
+        for name in SHARED_DEVICES {
+            floor.allow(&Path::new("/dev").join(name), device(abi), false)?;
+        }
+        floor.allow(Path::new("/dev/pts"), device(abi) | AccessFs::ReadDir, true)?;
+        floor.processes()?;
+        Ok(floor)
+    }
+
+    fn places(&mut self, plan: &FencePlan, trees: &Trees) -> Result<(), LaunchFault> {
+        let abi = ABI::from(self.version);
+        let (read, all) = (AccessFs::from_read(abi), AccessFs::from_all(abi));
+        for tree in &trees.trees {
+            let mut rights = if tree.mode == BindMode::Write { all } else { read };
+            if crate::order::below(tree.target.as_str(), "/dev") {
+                rights |= device(abi);
+            }
+            self.allow(&tree.target.to_path_buf(), rights, tree.folder)?;
+        }
+        for path in &plan.scratch {
+            self.allow(&path.to_path_buf(), all, true)?;
+        }
+        Ok(())
+    }
+
+    /// Programs write their own names, scores and maps there; debuggers the memory of their children. The rest is
+    /// mounted read-only, or the machine's root's.
+    fn processes(&mut self) -> Result<(), LaunchFault> {
+        let abi = ABI::from(self.version);
+        let write = (AccessFs::from_all(abi) & AccessFs::Truncate) | AccessFs::WriteFile;
+        self.allow(Path::new("/proc"), AccessFs::from_read(abi) | write, true)
     }
 
     fn allow(&mut self, path: &Path, rights: BitFlags<AccessFs>, folder: bool) -> Result<(), LaunchFault> {
@@ -121,7 +160,7 @@ impl Floor {
 /// Lays a floor under a gate: it reads what is listed, and changes nothing.
 pub(crate) fn lay_under_gate(readable: &[std::path::PathBuf]) -> Result<(), LaunchFault> {
     let version = crate::sys::landlock_version();
-    let mut floor = Floor::bare(version)?;
+    let mut floor = Floor::bare(version, false)?;
     for path in readable {
         if let Ok(place) = PathFd::new(path) {
             let folder = path.is_dir();

@@ -61,17 +61,21 @@ pub(crate) fn live(orders: Orders<'_>, mut launcher: Channel) -> ! {
             sys::exit_now(1);
         }
     };
-    let status = serve(&program, &mut launcher).unwrap_or(137);
-    let _ = launcher.send(&Hear::Exited { status }, &[]);
+    // With this process all others end; without a launcher nobody is told.
+    if let Some(status) = serve(&program, &mut launcher).unwrap_or(Some(137)) {
+        let _ = launcher.send(&Hear::Exited { status }, &[]);
+    }
     sys::exit_now(0);
 }
 
-struct Program {
-    pid: Pid,
+/// A program that runs.
+pub(crate) struct Program {
+    /// The program.
+    pub pid: Pid,
     /// Tells when a child has ended.
-    ended: OwnedFd,
+    pub ended: OwnedFd,
     /// Where what is handed in is put. Held from before the program began, so that no name leads elsewhere.
-    handover: Option<OwnedFd>,
+    pub handover: Option<OwnedFd>,
 }
 
 fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault> {
@@ -85,12 +89,12 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     };
     let mut root = Root::lay(&plan.limits)?;
     root.furnish(plan, &trees)?;
-    let mut found = search::search(&root, &trees, &plan.protected)?;
+    let mut found = search::search(root.top(), &trees, &plan.protected)?;
     let protected = masks::lay(&root, &trees, &mut found)?;
     root.enter()?;
     let handover = plan.handover.as_ref().map(errand::folder).transpose()?;
     let floor = Floor::of(plan, &trees, orders.landlock)?;
-    let stdio = Ends::of(plan.stdio, orders.pipes)?;
+    let stdio = Ends::of(plan.stdio, "/dev/pts/ptmx", orders.pipes)?;
     drop_privileges()?;
     let ended = sys::child_signals().or_say(|| "cannot watch the program".into())?;
     let mut parts = vec![
@@ -108,9 +112,14 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
         parts,
         protected,
         missing: trees.missing,
-        warnings: trees.warnings.into_iter().chain(found.warnings).collect(),
+        warnings: trees
+            .warnings
+            .into_iter()
+            .chain(found.sockets_covered())
+            .chain(found.warnings)
+            .collect(),
     };
-    let pid = start(plan, floor, orders.filters, &stdio, orders.grouped)?;
+    let pid = start(plan, floor, orders.filters, &stdio, orders.grouped, None)?;
     let mut along: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
     along.extend(stdio.master.as_ref().map(AsFd::as_fd));
     let started = Hear::Started {
@@ -125,15 +134,16 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
 }
 
 /// What becomes the program's input and output.
-struct Ends {
+pub(crate) struct Ends {
     /// Input, output, errors: one terminal, or three pipes.
     three: Vec<OwnedFd>,
     /// The other end of the terminal.
-    master: Option<OwnedFd>,
+    pub master: Option<OwnedFd>,
 }
 
 impl Ends {
-    fn of(kind: Stdio, pipes: Vec<OwnedFd>) -> Result<Self, LaunchFault> {
+    /// The three pipes, or a new terminal from the device that makes them.
+    pub(crate) fn of(kind: Stdio, maker: &str, pipes: Vec<OwnedFd>) -> Result<Self, LaunchFault> {
         let Stdio::Terminal { rows, columns } = kind else {
             return Ok(Self {
                 three: pipes,
@@ -142,7 +152,7 @@ impl Ends {
         };
         let say = || "cannot make a terminal of its own".to_owned();
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let master = open("/dev/pts/ptmx", flags, Mode::empty()).or_say(say)?;
+        let master = open(maker, flags, Mode::empty()).or_say(say)?;
         grantpt(&master).or_say(say)?;
         unlockpt(&master).or_say(say)?;
         let how = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
@@ -210,14 +220,22 @@ fn drop_privileges() -> Result<(), LaunchFault> {
     drop_all().or_say(|| "cannot give up privileges".into())
 }
 
-/// Starts the program. Comes back when it runs, or with the reason why it does not.
-fn start(plan: &FencePlan, floor: Floor, filters: &Filters, stdio: &Ends, grouped: bool) -> Result<Pid, LaunchFault> {
+/// Starts the program. Comes back when it runs, or with the reason why it does not. Where the filters ask a supervisor,
+/// `watched` is told the descriptor of held calls.
+pub(crate) fn start(
+    plan: &FencePlan,
+    floor: Floor,
+    filters: &Filters,
+    stdio: &Ends,
+    grouped: bool,
+    watched: Option<&OwnedFd>,
+) -> Result<Pid, LaunchFault> {
     let say = || "cannot start a process".to_owned();
     let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).or_say(say)?;
     let pid = match sys::fork().or_say(say)? {
         Fork::Parent(pid) => pid,
         Fork::Child => {
-            let fault = become_agent(plan, floor, filters, stdio, grouped);
+            let fault = become_agent(plan, floor, filters, stdio, grouped, watched);
             if let Ok(frame) = encode(&fault) {
                 let _ = rustix::io::write(&tell, &frame);
             }
@@ -237,7 +255,14 @@ fn start(plan: &FencePlan, floor: Floor, filters: &Filters, stdio: &Ends, groupe
 }
 
 /// Takes the last steps on the way to the program. Comes back only with a fault.
-fn become_agent(plan: &FencePlan, floor: Floor, filters: &Filters, stdio: &Ends, grouped: bool) -> LaunchFault {
+fn become_agent(
+    plan: &FencePlan,
+    floor: Floor,
+    filters: &Filters,
+    stdio: &Ends,
+    grouped: bool,
+    watched: Option<&OwnedFd>,
+) -> LaunchFault {
     let prepare = || -> Result<(program::Image, Vec<CString>), LaunchFault> {
         let image = program::Image::of(plan)?;
         let environment = program::environment(plan)?;
@@ -252,15 +277,25 @@ fn become_agent(plan: &FencePlan, floor: Floor, filters: &Filters, stdio: &Ends,
     };
     match prepare() {
         Ok((image, environment)) => {
-            let laid = floor.lay().and_then(|()| filters.lay());
+            let laid = floor.lay().and_then(|()| match watched {
+                None => filters.lay(),
+                Some(watched) => filters.lay_watched(|listener| tell_listener(watched, &listener)),
+            });
             laid.err().unwrap_or_else(|| image.run(&environment))
         }
         Err(fault) => fault,
     }
 }
 
-/// Collects what has ended and passes signals on, until the program has ended or the launcher has gone.
-fn serve(program: &Program, launcher: &mut Channel) -> io::Result<i32> {
+fn tell_listener(supervisor: &OwnedFd, listener: &OwnedFd) -> Result<(), LaunchFault> {
+    let say = || "cannot hold the program's system calls".to_owned();
+    let channel = Channel::over(supervisor.try_clone().or_say(say)?);
+    channel.send(&(), &[listener.as_fd()]).or_say(say)
+}
+
+/// Collects what has ended and passes signals on, until the program has ended: its status; or the launcher has gone:
+/// none.
+pub(crate) fn serve(program: &Program, launcher: &mut Channel) -> io::Result<Option<i32>> {
     loop {
         let mut ready = [
             PollFd::new(&*launcher, PollFlags::IN),
@@ -278,13 +313,13 @@ fn serve(program: &Program, launcher: &mut Channel) -> io::Result<i32> {
                 if pid == program.pid
                     && let Some(status) = status_of(status)
                 {
-                    return Ok(status);
+                    return Ok(Some(status));
                 }
             }
         }
         if spoken {
             if !launcher.read()? {
-                sys::exit_now(0);
+                return Ok(None);
             }
             while let Some(say) = launcher.next::<Say>()? {
                 match say {

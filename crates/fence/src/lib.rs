@@ -25,14 +25,17 @@ mod limits;
 mod masks;
 mod network;
 mod order;
+mod process;
 mod program;
 mod root;
 mod search;
 mod serve;
 mod spare;
+mod supervise;
 mod sys;
 mod syscalls;
 mod table;
+mod top;
 mod trees;
 
 pub use channel::Channel;

@@ -5,7 +5,7 @@
 //! nothing left to refuse but what the machine refuses.
 //! Not here: the bytes (`channel`).
 
-use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, PROTOCOL, Stdio};
+use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, Level, PROTOCOL, Stdio};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::failed;
@@ -170,6 +170,9 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
     let (inside, outside) = (plan.identity.inside, plan.identity.outside);
     if [inside.0, inside.1, outside.0, outside.1].contains(&0) {
         return refuse("0 is never an identity of a fence".into());
+    }
+    if plan.level == Level::Process {
+        crate::process::check(plan)?;
     }
     let reserved = |path: &str| matches!(path, "/" | "/dev" | "/.bailiwick") || below(path, "/proc");
     let targets = plan.binds.iter().map(|bind| bind.target.as_str());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use bailiwick_gate::{FencePlan, LaunchFault, Limits};
 use bailiwick_model::AbsPath;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, chmodat, mkdirat, openat, openat2, symlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, mkdirat, openat, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -23,6 +23,7 @@ use rustix::process::{fchdir, pivot_root};
 
 use crate::fault::{Says, failed, hint};
 use crate::sys;
+use crate::top::Top;
 use crate::trees::{Tree, Trees};
 
 /// The devices that exist inside.
@@ -60,7 +61,7 @@ const QUIET: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrF
 #[derive(Debug)]
 pub(crate) struct Root {
     /// Its top folder.
-    top: OwnedFd,
+    top: Top,
     /// Links made here, by where they stand.
     links: HashMap<PathBuf, PathBuf>,
     /// What covers a hidden file, and a hidden folder.
@@ -92,7 +93,7 @@ impl Root {
             mkdirat(&top, folder, Mode::from_raw_mode(0o755)).or_say(say)?;
         }
         let root = Self {
-            top,
+            top: Top::of(top),
             links: HashMap::new(),
             cover_file,
             cover_folder,
@@ -218,49 +219,14 @@ impl Root {
         }
     }
 
-    /// Opens what stands at a path of the new root, following no link.
-    pub(crate) fn exact(&self, inside: &Path) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        openat2(&self.top, inside, flags, Mode::empty(), how)
+    /// The folder that everything is seen in.
+    pub(crate) fn top(&self) -> &Top {
+        &self.top
     }
 
-    /// Follows a link to its end, inside. None when it leads nowhere. Also says whether that is a folder.
-    pub(crate) fn end_of_link(&self, inside: &Path) -> Option<(PathBuf, bool)> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let end = openat2(&self.top, inside, flags, Mode::empty(), ResolveFlags::IN_ROOT).ok()?;
-        let stat = rustix::fs::fstat(&end).ok()?;
-        let folder = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
-        let mut here = inside.to_path_buf();
-        // The kernel said that there is an end; now find its name, step by step.
-        for _ in 0..40 {
-            let mut walked = PathBuf::new();
-            let mut link = None;
-            let mut steps = here.components();
-            for step in steps.by_ref() {
-                if step == std::path::Component::ParentDir {
-                    walked.pop();
-                    continue;
-                }
-                let std::path::Component::Normal(name) = step else {
-                    continue;
-                };
-                let next = walked.join(name);
-                if let Ok(text) = rustix::fs::readlinkat(&self.top, &next, Vec::new()) {
-                    link = Some(text);
-                    break;
-                }
-                walked = next;
-            }
-            let Some(text) = link else {
-                let same = self.exact(&walked).and_then(rustix::fs::fstat).ok()?;
-                return ((same.st_dev, same.st_ino) == (stat.st_dev, stat.st_ino)).then_some((walked, folder));
-            };
-            let text = PathBuf::from(std::ffi::OsString::from_vec(text.into_bytes()));
-            let led = if text.is_absolute() { text } else { walked.join(text) };
-            here = led.join(steps.as_path());
-        }
-        None
+    /// Opens what stands at a path of the new root, following no link.
+    pub(crate) fn exact(&self, inside: &Path) -> rustix::io::Result<OwnedFd> {
+        self.top.exact(inside)
     }
 
     /// Finds the place to mount on, and makes it where it is missing.

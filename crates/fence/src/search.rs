@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
 use rustix::io::Errno;
 
 use crate::fault::{cause, failed};
-use crate::root::Root;
+use crate::top::Top;
 use crate::trees::{Tree, Trees};
 
 /// Most places that can be protected: each is a mount.
@@ -46,8 +46,18 @@ pub(crate) struct Found {
     pub links: Vec<(PathBuf, PathBuf, Protection)>,
     /// Folders that a pattern names on its way to a place: renamed, the place would go by another name at the next start.
     pub named: BTreeSet<PathBuf>,
+    /// Sockets of the machine in the trees, which are hidden.
+    pub sockets: usize,
     /// What the person should know.
     pub warnings: Vec<String>,
+}
+
+impl Found {
+    /// Says that sockets are hidden, where there are any.
+    pub(crate) fn sockets_covered(&self) -> Option<String> {
+        let count = self.sockets;
+        (count > 0).then(|| format!("{count} sockets of the machine inside the granted trees are covered"))
+    }
 }
 
 /// Says that a protected link can be replaced.
@@ -57,10 +67,10 @@ pub(crate) fn unprotected_name(at: &Path) -> String {
 }
 
 /// Searches every personal tree.
-pub(crate) fn search(root: &Root, trees: &Trees, protected: &[Protected]) -> Result<Found, LaunchFault> {
+pub(crate) fn search(top: &Top, trees: &Trees, protected: &[Protected]) -> Result<Found, LaunchFault> {
     let targets: HashSet<PathBuf> = trees.trees.iter().map(|tree| inside(&tree.target)).collect();
     let mut walk = Walk {
-        root,
+        top,
         targets: &targets,
         found: Found::default(),
         links: Vec::new(),
@@ -76,12 +86,7 @@ pub(crate) fn search(root: &Root, trees: &Trees, protected: &[Protected]) -> Res
     if !walk.twins.is_empty() {
         walk.other_names(trees)?;
     }
-    if walk.sockets > 0 {
-        walk.found.warnings.push(format!(
-            "{} sockets of the machine inside the granted trees are covered",
-            walk.sockets
-        ));
-    }
+    walk.found.sockets = walk.sockets;
     Ok(walk.found)
 }
 
@@ -231,7 +236,7 @@ fn named_above(pattern: &PathPattern, path: &AbsPath) -> impl Iterator<Item = us
 }
 
 struct Walk<'a> {
-    root: &'a Root,
+    top: &'a Top,
     targets: &'a HashSet<PathBuf>,
     found: Found,
     /// Protected names that are links: where, how far.
@@ -276,7 +281,7 @@ impl Walk<'_> {
 
     fn open(&self, at: &Path) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(self.root.exact(at)?, c".", flags, Mode::empty())
+        openat(self.top.exact(at)?, c".", flags, Mode::empty())
     }
 
     fn lost(&self, at: &Path, errno: Errno) -> LaunchFault {
@@ -467,7 +472,7 @@ impl Walk<'_> {
     /// Protects what protected links lead to, where that is seen inside at all.
     fn linked_places(&mut self, trees: &Trees) -> Result<(), LaunchFault> {
         for (at, protection) in std::mem::take(&mut self.links) {
-            let end = self.root.end_of_link(&at);
+            let end = self.top.end_of_link(&at);
             match &end {
                 Some((end, false)) => self.found.links.push((at, end.clone(), protection)),
                 _ => self.found.warnings.push(unprotected_name(&at)),

@@ -8,7 +8,7 @@
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-use bailiwick_gate::{FencePlan, LaunchFault};
+use bailiwick_gate::{FencePlan, LaunchFault, Level};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, Signal, WaitOptions, getegid, geteuid, kill_process, set_parent_process_death_signal, waitpid,
@@ -24,7 +24,7 @@ use crate::order::{Hear, Say, check};
 use crate::spare::{AHEAD, Spare};
 use crate::sys::{self, Fork};
 use crate::trees::Trees;
-use crate::{identity, network};
+use crate::{identity, network, process};
 
 /// The namespaces that belong to the order.
 const NAMESPACES: UnshareFlags = UnshareFlags::NEWNS
@@ -41,6 +41,7 @@ pub fn inherited_channel() -> std::io::Result<OwnedFd> {
 pub fn run_launcher(channel: OwnedFd) -> ExitCode {
     // Made ready before the order comes, so that it need not wait.
     let filters = Filters::agent();
+    let watched = Filters::watched_agent();
     let landlock = sys::landlock_version();
     let spare = Spare::begin();
     let mut daemon = Channel::over(channel);
@@ -59,11 +60,17 @@ pub fn run_launcher(channel: OwnedFd) -> ExitCode {
     };
     let carry_out = || {
         let (protocol, plan) = order?;
-        let filters = filters?;
         check(protocol, &plan, daemon.waiting())?;
+        let filters = match plan.level {
+            Level::Namespace => filters?,
+            Level::Process => watched?,
+        };
         let pipes = (0..daemon.waiting()).map(|_| daemon.take()).collect::<Result<_, _>>();
         let pipes = pipes.or_say(|| "cannot carry out the order".into())?;
-        Fence::start(&plan, pipes, &filters, landlock, spare.as_ref())
+        match plan.level {
+            Level::Namespace => Fence::start(&plan, pipes, &filters, landlock, spare.as_ref()),
+            Level::Process => Fence::start_process(plan, pipes, &filters, landlock),
+        }
     };
     let fence = carry_out();
     if let Some(spare) = spare {
@@ -83,6 +90,8 @@ struct Fence {
     first: Option<Pid>,
     inside: Channel,
     group: Option<Group>,
+    /// At level `process`: what must be cleared up behind it.
+    process: Option<Box<FencePlan>>,
 }
 
 impl Fence {
@@ -127,6 +136,52 @@ impl Fence {
             first,
             inside: Channel::over(mine),
             group,
+            process: None,
+        })
+    }
+
+    /// Starts the first process of a fence without namespaces.
+    fn start_process(
+        plan: Box<FencePlan>,
+        pipes: Vec<OwnedFd>,
+        filters: &Filters,
+        landlock: i32,
+    ) -> Result<Self, LaunchFault> {
+        let say = || "cannot start a process".to_owned();
+        let (mine, theirs) = Channel::pair().or_say(say)?;
+        let group = Group::make(&plan.limits);
+        let launcher = rustix::process::getpid();
+        // What the first process leaves behind when it is lost comes to this one.
+        sys::notify::adopt_orphans().or_say(say)?;
+        let first = match sys::fork().or_say(say)? {
+            Fork::Parent(first) => first,
+            Fork::Child => {
+                drop(mine);
+                let orders = Orders {
+                    plan: &plan,
+                    trees: None,
+                    pipes,
+                    filters,
+                    landlock,
+                    grouped: group.is_some(),
+                    launcher,
+                };
+                let theirs = Channel::over(theirs);
+                let entered = group.as_ref().map_or(Ok(()), Group::join).and_then(|()| process::enter(&orders));
+                match entered {
+                    Ok(()) => process::live(orders, theirs),
+                    Err(fault) => {
+                        let _ = theirs.send(&Hear::Fault { fault }, &[]);
+                        sys::exit_now(1);
+                    }
+                }
+            }
+        };
+        Ok(Self {
+            first: Some(first),
+            inside: Channel::over(mine),
+            group,
+            process: Some(plan),
         })
     }
 
@@ -217,6 +272,10 @@ impl Fence {
     /// Waits until the first process is gone, and so everything in the fence.
     fn collect(&mut self) -> Option<i32> {
         let status = waitpid(Some(self.first.take()?), WaitOptions::empty());
+        if let Some(plan) = self.process.take() {
+            process::end_all();
+            process::clear(&plan);
+        }
         status.ok().flatten().and_then(|(_, status)| status_of(status))
     }
 

@@ -4,6 +4,8 @@
 //! Not here: what the calls are for (`building`, `inside`, `serve`).
 #![expect(unsafe_code, reason = "raw system calls and fork have no safe wrapper")]
 
+pub(crate) mod notify;
+
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -239,6 +241,21 @@ pub(crate) fn hand_over(command: &mut Command, channel: OwnedFd) {
     };
     // SAFETY: the closure allocates nothing and takes no lock.
     unsafe { command.pre_exec(arrange) };
+}
+
+/// Makes this thread look at files as another user does, and says as whom it did so before. Only what it may become.
+pub(crate) fn act_as(user: u32, group: u32) -> (u32, u32) {
+    // SAFETY: both calls change a number of this thread alone, and say what it was.
+    let (group, user) = unsafe {
+        (
+            libc::syscall(libc::SYS_setfsgid, group),
+            libc::syscall(libc::SYS_setfsuid, user),
+        )
+    };
+    (
+        u32::try_from(user).unwrap_or(u32::MAX),
+        u32::try_from(group).unwrap_or(u32::MAX),
+    )
 }
 
 /// The groups that the account database lists for a user.

@@ -342,6 +342,102 @@ pub(crate) const OLDER: &[c_long] = &[
     libc::SYS_get_thread_area,
 ];
 
+/// At level `process` these wait for the supervisor: where no mounts are, only it knows which place a name stands for,
+/// and where no namespaces are, whose the other process is.
+pub(crate) const WATCHED: &[c_long] = &[
+    // Opening, and all that changes names.
+    libc::SYS_openat,
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+    libc::SYS_unlinkat,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_renameat2,
+    // What Landlock does not stop: a file's own size, mode, owner and times.
+    libc::SYS_truncate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
+    // The network is the machine's: addresses are looked at one by one.
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    // What one process may do to another of the same person's.
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_open,
+    libc::SYS_prlimit64,
+    libc::SYS_setpriority,
+    libc::SYS_ioprio_set,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+];
+
+/// Older forms of what is watched.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const OLDER_WATCHED: &[c_long] = &[
+    libc::SYS_open,
+    libc::SYS_creat,
+    libc::SYS_mkdir,
+    libc::SYS_rmdir,
+    libc::SYS_mknod,
+    libc::SYS_link,
+    libc::SYS_unlink,
+    libc::SYS_symlink,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+];
+
+/// Older forms of what is watched: one elsewhere.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) const OLDER_WATCHED: &[c_long] = &[libc::SYS_renameat];
+
+/// At level `process` these do not exist: they reach what is not the fence's own where there is no namespace for it.
+pub(crate) const SHARED: &[c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmdt,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semctl,
+    libc::SYS_semtimedop,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_mq_timedsend,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_mq_notify,
+    libc::SYS_mq_getsetattr,
+];
+
+/// At level `process` extended attributes cannot be changed (`ENOTSUP`): Landlock does not stop it.
+pub(crate) const ATTRIBUTES: &[c_long] = &[
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+];
+
 /// Older forms that change files or start programs.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const OLDER_CHANGING: &[c_long] = &[
@@ -452,6 +548,31 @@ pub(crate) const AGENT: &[&[c_long]] = &[
 
 /// The groups of a gate: it looks, talks and computes; it starts, changes and traces nothing.
 pub(crate) const GATE: &[&[c_long]] = &[DESCRIPTORS, LOOKING, MEMORY, THREADS, PROCESS, SOCKETS, OLDER];
+
+/// The groups of a supervisor: what it does for others, and threads to do it in. It starts no program.
+pub(crate) const SUPERVISOR: &[&[c_long]] = &[
+    DESCRIPTORS,
+    LOOKING,
+    CHANGING,
+    MEMORY,
+    THREADS,
+    PROCESS,
+    SOCKETS,
+    OLDER,
+    OLDER_CHANGING,
+    &[
+        libc::SYS_openat2,
+        libc::SYS_wait4,
+        libc::SYS_waitid,
+        libc::SYS_kill,
+        libc::SYS_pidfd_open,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_process_vm_readv,
+        libc::SYS_setfsuid,
+        libc::SYS_setfsgid,
+        libc::SYS_capset,
+    ],
+];
 
 #[cfg(test)]
 mod tests {

@@ -20,6 +20,7 @@ const FAMILY: u32 = 4;
 
 const ALLOW: u32 = 0x7fff_0000;
 const ERRNO: u32 = 0x0005_0000;
+const NOTIFY: u32 = 0x7fc0_0000;
 const KILL: u32 = 0x8000_0000;
 
 const fn step(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
@@ -31,6 +32,8 @@ const fn step(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
 pub(crate) enum Answer {
     /// It is done.
     Allow,
+    /// It waits for what the supervisor answers.
+    Watch,
     /// It fails with this error.
     Refuse(u16),
 }
@@ -39,6 +42,7 @@ impl Answer {
     fn code(self) -> u32 {
         match self {
             Self::Allow => ALLOW,
+            Self::Watch => NOTIFY,
             Self::Refuse(errno) => ERRNO | u32::from(errno),
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct Tree {
     pub target: AbsPath,
     /// What may be done there.
     pub mode: BindMode,
-    /// The detached mount.
+    /// The detached mount; the place itself where nothing is mounted.
     pub mount: OwnedFd,
     /// True for a folder.
     pub folder: bool,
@@ -67,9 +67,28 @@ pub(crate) struct Trees {
 }
 
 impl Trees {
+    /// Finds every bind of a plan where it lies, for a fence that mounts nothing.
+    pub(crate) fn find(plan: &FencePlan) -> Result<Self, LaunchFault> {
+        Self::all(plan, |aim| aim.place.try_clone().or_say(|| aim.what()))
+    }
+
     /// Opens every bind of a plan. As root this is done before the privileges are given up; else in the new
     /// namespaces. `owners` is the user namespace that hands over what the owner owns, where it has been made already.
     pub(crate) fn open(plan: &FencePlan, mut owners: Option<OwnedFd>) -> Result<Self, LaunchFault> {
+        Self::all(plan, |aim| {
+            let own = plan.identity.owner.filter(|_| aim.bind.own);
+            if let (Some(owner), None) = (own, &owners) {
+                owners = Some(identity::namespace_of_owners(owner, plan.identity.outside)?);
+            }
+            let owners = owners.as_ref().filter(|_| own.is_some()).map(OwnedFd::as_fd);
+            detached(aim.bind, &aim.target, &aim.place, owners)
+        })
+    }
+
+    fn all(
+        plan: &FencePlan,
+        mut show: impl FnMut(&Aim<'_>) -> Result<OwnedFd, LaunchFault>,
+    ) -> Result<Self, LaunchFault> {
         let mut all = Self::default();
         let mut binds: Vec<&Bind> = plan.binds.iter().collect();
         // Writable roots first, shallow ones first: links inside them are not followed by what comes after.
@@ -119,14 +138,9 @@ impl Trees {
         // Before they are opened: a detached mount that is never used makes the kernel wait when it is closed.
         drop_shown_twice(&mut aims, &plan.scratch);
         for aim in aims {
-            if let (true, Some(owner), None) = (aim.bind.own, plan.identity.owner, &owners) {
-                owners = Some(identity::namespace_of_owners(owner, plan.identity.outside)?);
-            }
-            let hand_over = aim.bind.own && plan.identity.owner.is_some();
-            let owners = owners.as_ref().filter(|_| hand_over).map(OwnedFd::as_fd);
             let mode = aim.bind.mode;
             all.trees.push(Tree {
-                mount: detached(aim.bind, &aim.target, &aim.place, owners)?,
+                mount: show(&aim)?,
                 personal: aim.bind.source == aim.bind.target
                     && (mode == BindMode::Write || aim.bind.own || aim.stat.st_uid == own_user(plan)),
                 folder: FileType::from_raw_mode(aim.stat.st_mode).is_dir(),
@@ -151,6 +165,12 @@ struct Aim<'a> {
     target: AbsPath,
     place: OwnedFd,
     stat: Stat,
+}
+
+impl Aim<'_> {
+    fn what(&self) -> String {
+        format!("cannot show `{}` inside", self.bind.source.as_str())
+    }
 }
 
 /// Drops what the tree above shows in the same way: what a link like `/bin` leads to, under `/usr`.

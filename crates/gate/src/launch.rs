@@ -24,6 +24,8 @@ pub trait Launch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FencePlan {
+    /// What the fence is made of.
+    pub level: Level,
     /// The program and its arguments. The first word is looked up inside, along the `PATH` of `environment`.
     pub command: Vec<String>,
     /// The whole environment.
@@ -38,6 +40,9 @@ pub struct FencePlan {
     pub scratch: Vec<AbsPath>,
     /// The scratch folder into which files can be put from outside while the program runs. One of `scratch`.
     pub handover: Option<AbsPath>,
+    /// Symbolic links in scratch folders (where, to what): how a fence that mounts nothing shows the home's trees in a
+    /// home of its own.
+    pub links: Vec<(AbsPath, AbsPath)>,
     /// What may not be read or changed inside the binds.
     pub protected: Vec<Protected>,
     /// Who the program is, inside and outside.
@@ -52,7 +57,35 @@ pub struct FencePlan {
     pub hostname: String,
 }
 
-/// A file or folder of the machine that is seen inside, at the same path.
+/// What a fence is made of. The later is the stronger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Landlock, a filter of system calls, and a supervisor that makes the calls that they cannot judge. No namespaces.
+    Process,
+    /// Namespaces, mounts, Landlock and a filter of system calls.
+    Namespace,
+}
+
+impl Level {
+    /// Every level of this build, the strongest first.
+    pub const ALL: [Self; 2] = [Self::Namespace, Self::Process];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Namespace => "namespace",
+        }
+    }
+
+    /// The level of this name.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == word)
+    }
+}
+
+/// A file or folder of the machine that is seen inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bind {

@@ -19,7 +19,7 @@ mod wire;
 
 pub use client::{Client, ClientFault, Reply};
 pub use launch::{
-    Bind, BindMode, FencePlan, FenceReport, IdMap, Launch, LaunchFault, Limits, Listen, ListenKind, LoopbackPort,
+    Bind, BindMode, FencePlan, FenceReport, IdMap, Launch, LaunchFault, Level, Limits, Listen, ListenKind, LoopbackPort,
     Protected, Protection, Stdio,
 };
 pub use ledger::{Clock, Ledger, LedgerFault, Pending, Random, Receipt};

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use bailiwick_fence::{Launcher, Started};
 use bailiwick_gate::{
-    Answer, Bind, BindMode, Client, FencePlan, FenceReport, IdMap, LaunchFault, Limits, PROTOCOL, PermitTerms,
+    Answer, Bind, BindMode, Client, FencePlan, FenceReport, IdMap, LaunchFault, Level, Limits, PROTOCOL, PermitTerms,
     Protected, Protection, Reply, Spent, Stdio, encode,
 };
 use bailiwick_model::{AbsPath, DecisionId, Millis, Nonce, PathPattern, Request, Resource, TaskId, Verb};
@@ -53,6 +53,37 @@ impl Who {
                 owner: None,
             },
         }
+    }
+}
+
+/// Whose fence it is, and of which level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    pub who: Who,
+    pub level: Level,
+}
+
+impl Setting {
+    /// Every setting that can be tested here.
+    pub fn all() -> Vec<Self> {
+        let levels = |who| {
+            Level::ALL
+                .into_iter()
+                .filter(move |level| who != Who::Own || !geteuid().is_root() || *level == Level::Namespace)
+                .map(move |level| Self { who, level })
+        };
+        Who::all().into_iter().flat_map(levels).collect()
+    }
+
+    /// Those with a root, a network and a process table of their own.
+    pub fn with_namespaces() -> Vec<Self> {
+        let mut all = Self::all();
+        all.retain(|setting| setting.level == Level::Namespace);
+        all
+    }
+
+    pub fn is_process(self) -> bool {
+        self.level == Level::Process
     }
 }
 
@@ -171,10 +202,12 @@ pub struct Desk {
 }
 
 impl Desk {
-    pub fn of(who: Who) -> Self {
+    pub fn of(setting: Setting) -> Self {
+        let Setting { who, level } = setting;
         let room = tempfile::Builder::new().prefix("bailiwick-desk-").tempdir().unwrap();
         let top = room.path().canonicalize().unwrap();
         std::fs::set_permissions(&top, PermissionsExt::from_mode(0o755)).unwrap();
+        let scratch = top.with_extension("scratch");
         let read = |place: &str| Bind {
             source: path(place),
             target: path(place),
@@ -187,13 +220,24 @@ impl Desk {
         let mut desk = Self {
             who,
             plan: FencePlan {
+                level,
                 command: Vec::new(),
-                environment: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+                environment: vec![
+                    ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+                    ("SCRATCH".into(), scratch.display().to_string()),
+                    // Where nothing is mounted, `/tmp` is the machine's.
+                    (
+                        if level == Level::Process { "TMPDIR" } else { "UNUSED" }.into(),
+                        scratch.display().to_string(),
+                    ),
+                ],
                 directory: path(top.join("project")),
                 binds,
                 files: Vec::new(),
                 scratch: vec![path("/tmp/scratch")],
                 handover: None,
+                scratch: vec![path(&scratch)],
+                links: Vec::new(),
                 protected: Vec::new(),
                 identity: who.identity(),
                 listen: Vec::new(),

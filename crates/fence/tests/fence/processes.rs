@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bailiwick_model::AbsPath;
 
-use crate::desk::{Desk, Who, probe, skipped};
+use crate::desk::{Desk, Setting, Who, probe, skipped};
 
 /// A process outside, of the same person.
 struct Bystander(Child);
@@ -61,9 +61,9 @@ fn gone_within(word: &str, time: Duration) -> bool {
 
 #[test]
 fn c058_no_environment_or_command_line_of_another_process_is_seen() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
-        let tag = format!("{}{who:?}", std::process::id());
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
+        let tag = format!("{}{setting:?}", std::process::id());
         let (beta, gamma) = (format!("beta{tag}"), format!("gamma{tag}"));
         let _helper = Bystander::of(&desk, &beta, &gamma);
         let look = format!(
@@ -90,8 +90,8 @@ fn c058_no_environment_or_command_line_of_another_process_is_seen() {
 
 #[test]
 fn p9_no_descriptor_is_inherited() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         // One that any child would inherit.
         let held = std::fs::File::open("/etc/hostname").unwrap();
         rustix::io::fcntl_setfd(&held, rustix::io::FdFlags::empty()).unwrap();
@@ -103,8 +103,8 @@ fn p9_no_descriptor_is_inherited() {
 
 #[test]
 fn p1_processes_outside_are_neither_signalled_nor_traced() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         let other = Bystander::of(&desk, "bystander", "x");
         let pid = other.0.id();
         desk.only_outside(&format!("{} kill {pid}", probe().display()));
@@ -116,8 +116,8 @@ fn p1_processes_outside_are_neither_signalled_nor_traced() {
 
 #[test]
 fn p1_debuggers_work_inside() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         if desk.outside(&["strace", "-o", "/dev/null", "true"]).status.success() {
             desk.run(&["strace", "-f", "-o", "/dev/null", "true"]).good();
         } else {
@@ -129,8 +129,8 @@ fn p1_debuggers_work_inside() {
 #[test]
 fn p1_ways_to_more_authority_are_refused() {
     let mut missing = 0;
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         for words in [
             "unshare",
             "clone",
@@ -163,7 +163,7 @@ fn p1_ways_to_more_authority_are_refused() {
                 desk.sh(&script).bad();
             } else {
                 missing += 1;
-                skipped(missing, &format!("`{words}` does not work outside either ({who:?})"));
+                skipped(missing, &format!("`{words}` does not work outside either ({setting:?})"));
             }
         }
         for words in [
@@ -171,10 +171,15 @@ fn p1_ways_to_more_authority_are_refused() {
             "socket 2 1 0",
             "socket 2 1 6",
             "socket 10 526337 0",
-            "socket 2 2 17",
             "socket 16 3 0",
         ] {
             desk.sh(&format!("{} {words}", probe().display())).good();
+        }
+        let datagrams = desk.sh(&format!("{} socket 2 2 17", probe().display()));
+        if setting.is_process() {
+            datagrams.bad();
+        } else {
+            datagrams.good();
         }
     }
     assert!(missing < 12, "too little of this could be shown");
@@ -182,9 +187,9 @@ fn p1_ways_to_more_authority_are_refused() {
 
 #[test]
 fn p11_what_runs_in_the_background_ends_with_the_program() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
-        let word = format!("98761.{}{}", std::process::id(), u8::from(who == Who::Own));
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
+        let word = format!("98761.{}{}", std::process::id(), u8::from(setting.who == Who::Own));
         let ran = desk.sh(&format!(
             "sleep {word} & setsid sleep {word} & (trap '' TERM HUP; exec sleep {word}) & disown -a; sleep 0.1"
         ));
@@ -195,9 +200,9 @@ fn p11_what_runs_in_the_background_ends_with_the_program() {
 
 #[test]
 fn p11_all_ends_when_either_side_closes() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
-        let word = format!("98762.{}{}", std::process::id(), u8::from(who == Who::Own));
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
+        let word = format!("98762.{}{}", std::process::id(), u8::from(setting.who == Who::Own));
         let script = format!("trap '' TERM HUP INT; sleep {word} & sleep {word}");
         let begin = || {
             let running_now = desk.start(&["bash", "-c", &script]).unwrap();
@@ -227,8 +232,8 @@ fn p11_all_ends_when_either_side_closes() {
 
 #[test]
 fn p13_signals_and_statuses_come_through() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         assert_eq!(desk.sh("exit 0").status, 0);
         assert_eq!(desk.sh("exit 3").status, 3);
         assert_eq!(desk.sh("kill -SEGV $$").status, 128 + 11);
@@ -248,8 +253,8 @@ fn p13_signals_and_statuses_come_through() {
 
 #[test]
 fn p13_limits_hold() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
         let many = format!("{} forks 60", probe().display());
         let much = format!("{} memory 300", probe().display());
         desk.sh(&many).good();
@@ -271,8 +276,8 @@ fn p13_limits_hold() {
 
 #[test]
 fn p9_the_launcher_has_an_empty_environment() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         let (started, ..) = desk.start(&["sleep", "5"]).unwrap();
         let environment = std::fs::read(format!("/proc/{}/environ", started.child.launcher())).unwrap();
         assert!(environment.is_empty());
@@ -281,8 +286,8 @@ fn p9_the_launcher_has_an_empty_environment() {
 
 #[test]
 fn p1_a_confined_gate_only_reads_what_is_listed_and_talks() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         let secret = desk.file("home/secret", "s");
         let listed = desk.file("project/hosts", "l");
         let done = desk.outside(&[
@@ -298,8 +303,8 @@ fn p1_a_confined_gate_only_reads_what_is_listed_and_talks() {
 
 #[test]
 fn p13_the_survey_finds_what_the_other_tests_use() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         let seen = desk.outside(&[probe().to_str().unwrap(), "survey"]);
         let text = String::from_utf8_lossy(&seen.stdout).into_owned();
         println!("{text}");
@@ -331,18 +336,18 @@ fn p2_under_sudo_the_caller_is_who_it_was() {
 
 #[test]
 fn p13_scratch_folders_together_hold_no_more_than_the_limit() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::with_namespaces() {
+        let mut desk = Desk::of(setting);
         desk.plan.scratch.push(AbsPath::new("/var/tmp").unwrap());
-        let fill = "head -c 20M /dev/zero > /tmp/scratch/a && head -c 20M /dev/zero > /var/tmp/b \
+        let fill = "head -c 20M /dev/zero > $SCRATCH/a && head -c 20M /dev/zero > /var/tmp/b \
                     && head -c 20M /dev/zero > /dev/shm/c";
         desk.sh(fill).good();
         desk.plan.limits.memory = Some(50 << 20);
         desk.sh(fill).bad();
-        desk.sh("head -c 40M /dev/zero > /tmp/scratch/a").good();
+        desk.sh("head -c 40M /dev/zero > $SCRATCH/a").good();
         desk.sh("cd /dev/shm && for i in $(seq 20); do touch $i.{1..1000} || exit 1; done")
             .bad();
-        desk.sh("touch /tmp/scratch/x; ls -a /dev/shm /var/tmp; ls -ld /var/tmp | cut -c1-10")
+        desk.sh("touch $SCRATCH/x; ls -a /dev/shm /var/tmp; ls -ld /var/tmp | cut -c1-10")
             .good();
     }
 }

@@ -5,12 +5,12 @@ use std::os::unix::net::UnixListener;
 use bailiwick_gate::{BindMode, Protection};
 use bailiwick_model::Code;
 
-use crate::desk::{Desk, Who};
+use crate::desk::{Desk, Setting};
 
 #[test]
 fn p5_a_hidden_file_is_read_by_no_name() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
         desk.file("project/.env", "TOKEN=hidden");
         desk.file("project/deep/er/.env", "TOKEN=hidden");
         std::fs::hard_link(desk.at("project/.env"), desk.at("project/innocent")).unwrap();
@@ -44,8 +44,8 @@ fn p5_a_hidden_file_is_read_by_no_name() {
 
 #[test]
 fn p5_a_hidden_file_is_hidden_in_trees_to_read_too() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
         desk.file("reference/a/.env", "TOKEN");
         desk.file("reference/a/plain", "plain");
         desk.bind("reference", BindMode::Read);
@@ -58,8 +58,8 @@ fn p5_a_hidden_file_is_hidden_in_trees_to_read_too() {
 
 #[test]
 fn p5_a_mask_cannot_be_opened_up() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
         desk.file("project/.env", "TOKEN");
         desk.protect("/**/.env", Protection::Hide);
         for script in [
@@ -72,15 +72,16 @@ fn p5_a_mask_cannot_be_opened_up() {
         ] {
             desk.sh(script).bad();
         }
-        assert_eq!(desk.sh("stat -c %a .env").good(), "0");
+        let seen = if setting.is_process() { "644" } else { "0" };
+        assert_eq!(desk.sh("stat -c %a .env").good(), seen);
         assert_eq!(std::fs::read_to_string(desk.at("project/.env")).unwrap(), "TOKEN");
     }
 }
 
 #[test]
 fn p5_guarded_places_of_git_keep_content_and_name() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
         assert!(desk.outside(&["git", "init", "-q", "."]).status.success());
         desk.file("project/.git/hooks/pre-commit", "#!/bin/sh\n");
         desk.protect("/**/.git/hooks", Protection::Guard);
@@ -109,8 +110,8 @@ fn p5_guarded_places_of_git_keep_content_and_name() {
 
 #[test]
 fn p5_folders_that_a_pattern_names_keep_their_names() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
         for file in [
             "a/b/keys/k",
             "c/d/rules/r",
@@ -148,8 +149,8 @@ fn p5_folders_that_a_pattern_names_keep_their_names() {
 
 #[test]
 fn p5_another_name_of_a_guarded_file_is_guarded() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
         desk.file("project/.git/hooks/pre-commit", "#!/bin/sh\n");
         std::fs::hard_link(desk.at("project/.git/hooks/pre-commit"), desk.at("project/x")).unwrap();
         desk.protect("/**/.git/hooks", Protection::Guard);
@@ -160,8 +161,8 @@ fn p5_another_name_of_a_guarded_file_is_guarded() {
 
 #[test]
 fn p5_patterns_hold_by_the_path_outside_and_inside() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::with_namespaces() {
+        let mut desk = Desk::of(setting);
         desk.file("kept/.profile", "kept");
         desk.file("kept/.netrc", "kept");
         desk.bind("kept", BindMode::Write);
@@ -177,8 +178,8 @@ fn p5_patterns_hold_by_the_path_outside_and_inside() {
 
 #[test]
 fn p1_a_socket_of_the_machine_in_a_granted_tree_is_not_reached() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         let place = desk.at("project/daemon.sock");
         let _listener = UnixListener::bind(&place).unwrap();
         std::fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
@@ -195,8 +196,8 @@ fn p1_a_socket_of_the_machine_in_a_granted_tree_is_not_reached() {
 
 #[test]
 fn p13_too_many_places_are_a_fault_and_not_a_shrug() {
-    let who = Who::all()[0];
-    let mut desk = Desk::of(who);
+    let setting = Setting::all()[0];
+    let mut desk = Desk::of(setting);
     for folder in 0..21 {
         desk.folder(&format!("project/{folder}"));
         for file in 0..1000 {
@@ -209,8 +210,8 @@ fn p13_too_many_places_are_a_fault_and_not_a_shrug() {
 
 #[test]
 fn p5_a_file_is_guarded_where_a_folder_of_the_name_is_not() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
         desk.file("project/sub/.git", "gitdir: ../.git/modules/sub\n");
         desk.file("project/.git/HEAD", "ref: refs/heads/main\n");
         desk.protect("/**/.git", Protection::GuardFile);

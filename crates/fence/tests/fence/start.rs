@@ -2,12 +2,12 @@
 
 use bailiwick_model::Code;
 
-use crate::desk::{Desk, Who};
+use crate::desk::{Desk, Setting};
 
 #[test]
 fn p13_true_and_bash_run_and_the_report_names_the_parts() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         let ran = desk.run(&["true"]);
         ran.good();
         assert!(
@@ -26,8 +26,8 @@ fn p13_true_and_bash_run_and_the_report_names_the_parts() {
 
 #[test]
 fn p13_programs_that_cannot_be_started_are_told_apart() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         assert_eq!(
             desk.try_run(&["no-such-program"]).unwrap_err().code,
             Code::ProgramNotFound

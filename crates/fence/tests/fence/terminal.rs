@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bailiwick_gate::Stdio;
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::desk::{Desk, Who, grant};
+use crate::desk::{Desk, Setting, grant};
 
 struct Screen {
     terminal: std::fs::File,
@@ -36,8 +36,8 @@ impl Screen {
 
 #[test]
 fn p13_a_terminal_has_a_size_job_control_and_an_interrupt() {
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
         desk.plan.stdio = Stdio::Terminal { rows: 33, columns: 111 };
         desk.plan.command = ["bash", "--norc", "-i"].map(String::from).into();
         desk.plan.environment.push(("PS1".into(), "ready> ".into()));
@@ -77,8 +77,8 @@ fn p13_a_terminal_has_a_size_job_control_and_an_interrupt() {
 
 #[test]
 fn p1_without_a_terminal_there_is_none_to_open() {
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         desk.sh("echo x > /dev/tty").bad();
     }
 }

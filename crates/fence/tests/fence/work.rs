@@ -2,13 +2,13 @@
 
 use bailiwick_gate::BindMode;
 
-use crate::desk::{Desk, Who, skipped};
+use crate::desk::{Desk, Setting, skipped};
 
 #[test]
 fn p13_compilers_interpreters_and_debuggers_work() {
     let mut missing = 0;
-    for who in Who::all() {
-        let desk = Desk::of(who);
+    for setting in Setting::all() {
+        let desk = Desk::of(setting);
         desk.file("project/a.c", "#include <stdio.h>\n#include <pthread.h>\nvoid *f(void *x) { puts(\"thread\"); return x; }\nint main(void) { pthread_t t; pthread_create(&t, 0, f, 0); pthread_join(t, 0); return 0; }\n");
         for (needs, script, want) in [
             ("cc --version", "cc -g -o a a.c -lpthread && ./a", "thread"),
@@ -41,7 +41,7 @@ fn p13_compilers_interpreters_and_debuggers_work() {
         ] {
             if !desk.outside(&["bash", "-c", needs]).status.success() {
                 missing += 1;
-                skipped(missing, &format!("`{needs}` does not work outside either ({who:?})"));
+                skipped(missing, &format!("`{needs}` does not work outside either ({setting:?})"));
                 continue;
             }
             let ran = desk.sh(script);
@@ -57,8 +57,8 @@ fn p13_cargo_builds_and_tests_inside() {
     };
     // The toolchain, wherever it is kept.
     let toolchain = home.ancestors().nth(2).unwrap().to_path_buf();
-    for who in Who::all() {
-        let mut desk = Desk::of(who);
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
         if !desk
             .outside(&["bash", "-c", &format!("{} --version", home.display())])
             .status
@@ -66,7 +66,7 @@ fn p13_cargo_builds_and_tests_inside() {
         {
             skipped(
                 1,
-                &format!("`{}` is not for everybody to run ({who:?})", home.display()),
+                &format!("`{}` is not for everybody to run ({setting:?})", home.display()),
             );
             continue;
         }

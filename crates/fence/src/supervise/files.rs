@@ -1,0 +1,303 @@
+//! Opening files for the agent.
+//!
+//! Promises: P1, P5. An object is found without any right to it, judged by its own path, and only then opened, by the
+//! descriptor that it was found with. Trust: path, flags and mode are the agent's.
+//! See: open(2), shm_open(3), pts(4), fifo(7).
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use bailiwick_model::AbsPath;
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, openat};
+use rustix::io::Errno;
+
+use super::caller::Caller;
+use super::scope::{May, Object};
+use super::walk::{Absent, Aim, Found, There, find};
+use super::{Done, Supervisor, lock, others};
+use crate::sys::notify;
+
+/// How often a name that was taken between looking and making is looked at again.
+const TRIES: usize = 8;
+/// Devices that are the same for everybody.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// How often it is looked whether a caller still waits for the other end of a pipe.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What is opened, and how.
+struct Wish {
+    flags: OFlags,
+    mode: u32,
+}
+
+impl Wish {
+    fn has(&self, flag: OFlags) -> bool {
+        self.flags.contains(flag)
+    }
+
+    /// A file without a name. Its flag holds that of a folder.
+    fn unnamed(&self) -> bool {
+        self.has(OFlags::TMPFILE)
+    }
+
+    fn writes(&self) -> bool {
+        self.flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC) || self.unnamed()
+    }
+
+    fn keeps(&self) -> bool {
+        !self.has(OFlags::CLOEXEC)
+    }
+
+    /// The flags for an object that is there.
+    fn again(&self) -> OFlags {
+        let dropped = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        (self.flags - dropped) | OFlags::CLOEXEC | OFlags::NOCTTY
+    }
+}
+
+/// Opens what a descriptor stands for once more, with other rights.
+fn reopen(open: impl AsFd, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let path = CString::new(format!("/proc/self/fd/{}", open.as_fd().as_raw_fd())).map_err(|_| Errno::INVAL)?;
+    openat(CWD, path, flags, mode)
+}
+
+/// What can be told apart about an object.
+pub(super) fn object(there: &There) -> Object {
+    let several = there.kind().is_file() && there.stat.st_nlink > 1;
+    Object {
+        folder: there.kind().is_dir(),
+        twin: several.then_some((there.stat.st_dev, there.stat.st_ino)),
+    }
+}
+
+impl Supervisor {
+    /// What may be done with an object.
+    pub(super) fn may(&self, there: &There) -> May {
+        let Some(path) = &there.path else {
+            // Without a name: the agent's own, by way of one of its processes.
+            return May::Write;
+        };
+        if path.starts_with("/proc") {
+            return others::may_in_proc(path);
+        }
+        if path.starts_with("/dev") {
+            return self.may_use_device(path);
+        }
+        self.charge.scope.may(path, object(there))
+    }
+
+    /// What may be done at a name that is not taken.
+    pub(super) fn may_make(&self, place: &Absent, folder: bool) -> May {
+        self.charge.scope.may(&place.path(), Object { folder, twin: None })
+    }
+
+    /// Insists on a right. What may be read and not changed is, to the agent, on a read-only file system.
+    pub(super) fn insist(may: May, wanted: May) -> Result<(), Errno> {
+        if may >= wanted {
+            Ok(())
+        } else if may == May::Read {
+            Err(Errno::ROFS)
+        } else {
+            Err(Errno::ACCESS)
+        }
+    }
+
+    pub(super) fn open(self: &Arc<Self>, caller: &Caller, base: i32, path: usize, flags: usize) -> Result<Done, Errno> {
+        let wish = Wish {
+            flags: OFlags::from_bits_retain(caller.flags(flags)),
+            mode: caller.flags(flags.saturating_add(1)),
+        };
+        self.fulfil(caller, base, &caller.path(path)?, &wish)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn create(self: &Arc<Self>, caller: &Caller) -> Result<Done, Errno> {
+        let wish = Wish {
+            flags: OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC,
+            mode: caller.flags(1),
+        };
+        self.fulfil(caller, libc::AT_FDCWD, &caller.path(0)?, &wish)
+    }
+
+    /// The path that stands for another: shared memory has a folder of the fence's own.
+    pub(super) fn instead(&self, path: PathBuf) -> PathBuf {
+        match path.strip_prefix("/dev/shm") {
+            Ok(rest) if rest.as_os_str().is_empty() => self.charge.memory.clone(),
+            Ok(rest) => self.charge.memory.join(rest),
+            Err(_) => path,
+        }
+    }
+
+    /// A small file that stands for the machine's.
+    fn made(&self, path: &Path) -> Option<Result<OwnedFd, Errno>> {
+        let content = self.charge.files.get(&AbsPath::new(path).ok()?)?;
+        let make = || {
+            let file = memfd_create("file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+            let mut rest = content.as_bytes();
+            while !rest.is_empty() {
+                let written = rustix::io::write(&file, rest)?;
+                rest = rest.get(written..).unwrap_or_default();
+            }
+            fcntl_add_seals(
+                &file,
+                SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE,
+            )?;
+            reopen(&file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        };
+        Some(make())
+    }
+
+    fn fulfil(self: &Arc<Self>, caller: &Caller, base: i32, path: &Path, wish: &Wish) -> Result<Done, Errno> {
+        if wish.has(OFlags::PATH) {
+            // No more than a look, which nothing hinders; whatever comes of it is opened anew before it is read. The
+            // flag stands in a register.
+            return Ok(Done::GoOn);
+        }
+        let path = self.instead(path.to_path_buf());
+        if !wish.writes()
+            && let Some(made) = self.made(&path)
+        {
+            return Ok(Done::Descriptor(made?, wish.keeps()));
+        }
+        if path.as_os_str() == "/dev/tty" {
+            return self.open_own_terminal(caller, wish);
+        }
+        let (create, exclusive) = (wish.has(OFlags::CREATE), wish.has(OFlags::EXCL));
+        let follow = !wish.has(OFlags::NOFOLLOW) && !(create && exclusive);
+        let aim = match (create && !wish.unnamed(), follow) {
+            (false, true) => Aim::End,
+            (false, false) => Aim::Link,
+            (true, true) => Aim::New,
+            (true, false) => Aim::NewLink,
+        };
+        for _ in 0..TRIES {
+            match find(caller, base, &path, aim)? {
+                Found::There(_) if create && exclusive && !wish.unnamed() => return Err(Errno::EXIST),
+                Found::There(there) => {
+                    if let Some(made) = there.path.as_ref().filter(|_| !wish.writes()).and_then(|path| self.made(path)) {
+                        return Ok(Done::Descriptor(made?, wish.keeps()));
+                    }
+                    return self.open_object(caller, there, wish);
+                }
+                Found::Absent(place) if create => match self.make_file(caller, &place, wish) {
+                    Err(Errno::EXIST) => {}
+                    other => return other,
+                },
+                Found::Absent(_) => return Err(Errno::NOENT),
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    /// Makes a file at a name that is not taken; `EXIST` where it has been taken since.
+    fn make_file(&self, caller: &Caller, place: &Absent, wish: &Wish) -> Result<Done, Errno> {
+        Self::insist(self.may_make(place, false), May::Write)?;
+        let mode = Mode::from_raw_mode(wish.mode & 0o777 & !caller.umask());
+        let flags = wish.flags | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let made = self.as_owner(|| openat(&place.folder, &place.name, flags, mode))?;
+        Ok(Done::Descriptor(made, wish.keeps()))
+    }
+
+    fn open_object(self: &Arc<Self>, caller: &Caller, there: There, wish: &Wish) -> Result<Done, Errno> {
+        let kind = there.kind();
+        if wish.has(OFlags::DIRECTORY) && !kind.is_dir() {
+            return Err(Errno::NOTDIR);
+        }
+        if kind.is_symlink() {
+            return Err(Errno::LOOP);
+        }
+        let wanted = if wish.writes() { May::Write } else { May::Read };
+        Self::insist(self.may(&there), wanted)?;
+        if kind.is_dir() && wish.writes() && !wish.unnamed() {
+            return Err(Errno::ISDIR);
+        }
+        if kind.is_socket() {
+            return Err(Errno::NXIO);
+        }
+        if kind.is_fifo() {
+            return self.open_pipe(caller, there, wish);
+        }
+        let mode = if wish.unnamed() { wish.mode & 0o777 & !caller.umask() } else { 0 };
+        let opened = self.as_owner(|| reopen(&there.open, wish.again(), Mode::from_raw_mode(mode)))?;
+        if there.path.as_deref().is_some_and(is_terminal_maker) {
+            lock(&self.terminals).extend(notify::terminal_number(opened.as_fd()));
+        }
+        Ok(Done::Descriptor(opened, wish.keeps()))
+    }
+
+    /// A pipe with a name is open once its other end is. The wait ends with the caller's.
+    fn open_pipe(self: &Arc<Self>, caller: &Caller, there: There, wish: &Wish) -> Result<Done, Errno> {
+        let (flags, keep, id) = (wish.again(), wish.keeps(), caller.held.id);
+        let both = wish.has(OFlags::RDWR);
+        if both || wish.has(OFlags::NONBLOCK) || there.path.is_none() {
+            return Ok(Done::Descriptor(reopen(&there.open, flags, Mode::empty())?, keep));
+        }
+        let thread = caller.held.thread;
+        self.later(caller, move |supervisor| {
+            let (tell, told) = channel();
+            let pipe = Arc::new(there.open);
+            let opening = Arc::clone(&pipe);
+            std::thread::spawn(move || tell.send(reopen(&opening, flags, Mode::empty())));
+            loop {
+                match told.recv_timeout(PAUSE) {
+                    Ok(opened) => return Ok(Done::Descriptor(opened?, keep)),
+                    Err(RecvTimeoutError::Disconnected) => return Err(Errno::AGAIN),
+                    Err(RecvTimeoutError::Timeout) if supervisor.waits(id) && !others::has_signal(thread) => {}
+                    Err(RecvTimeoutError::Timeout) => {
+                        // Being both ends for a moment ends the wait of the thread that opens.
+                        let _ = reopen(&pipe, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+                        return Err(Errno::INTR);
+                    }
+                }
+            }
+        })
+    }
+
+    fn open_own_terminal(self: &Arc<Self>, caller: &Caller, wish: &Wish) -> Result<Done, Errno> {
+        let number = caller.terminal().ok_or(Errno::NXIO)?;
+        if !lock(&self.terminals).contains(&number) {
+            return Err(Errno::NXIO);
+        }
+        let path = CString::new(format!("/dev/pts/{number}")).map_err(|_| Errno::INVAL)?;
+        let opened = openat(CWD, path, wish.again(), Mode::empty())?;
+        Ok(Done::Descriptor(opened, wish.keeps()))
+    }
+
+    fn may_use_device(&self, path: &Path) -> May {
+        let Ok(name) = path.strip_prefix("/dev") else {
+            return May::Nothing;
+        };
+        let Some(name) = name.to_str() else {
+            return May::Nothing;
+        };
+        let terminals: &HashSet<u32> = &lock(&self.terminals);
+        let own = |number: &str| number.parse().is_ok_and(|number| terminals.contains(&number));
+        if DEVICES.contains(&name) || is_terminal_maker(path) || name.strip_prefix("pts/").is_some_and(own) {
+            May::Write
+        } else if name == "pts" {
+            May::Read
+        } else {
+            May::Nothing
+        }
+    }
+
+    /// Does something as whoever owns what the agent makes.
+    pub(super) fn as_owner<T>(&self, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+        let Some((user, group)) = self.charge.owner else {
+            return act();
+        };
+        let own = crate::sys::act_as(user, group);
+        let done = act();
+        crate::sys::act_as(own.0, own.1);
+        done
+    }
+}
+
+fn is_terminal_maker(path: &Path) -> bool {
+    path == Path::new("/dev/ptmx") || path == Path::new("/dev/pts/ptmx")
+}

@@ -1,0 +1,245 @@
+//! The supervisor of a fence without namespaces: it answers the calls that a filter holds, and makes for the agent those
+//! that the plan allows.
+//!
+//! Answers: what takes the place of mounts, of a network and of a process table of the fence's own, where the machine
+//! refuses those? Promises: P1, P4 (what is not understood is refused; a supervisor that has gone means `ENOSYS`), P5,
+//! P13. Trust: every argument is the agent's. The supervisor starts no program; it stands on a Landlock floor of the same
+//! trees, and has a filter of its own.
+//! Each call is decoded, judged and carried out on objects that are open here, so that nothing can be swapped between
+//! judging and doing. No path goes on to the kernel in the agent's own memory.
+//! Not here: what Landlock keeps (`floor`), which calls are held (`syscalls`, `filter`).
+//! See: seccomp_unotify(2); `docs/design/fence.md`, "Level `process`".
+
+pub(crate) mod caller;
+mod files;
+mod names;
+mod others;
+pub(crate) mod scope;
+mod sockets;
+mod walk;
+
+use std::collections::{BTreeMap, HashSet};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bailiwick_gate::LaunchFault;
+use bailiwick_model::AbsPath;
+use rustix::io::Errno;
+
+use crate::filter::Filters;
+use crate::sys::notify::{self, Held};
+use caller::Caller;
+use scope::Scope;
+pub(crate) use sockets::Door;
+
+/// Threads that answer.
+const WORKERS: usize = 4;
+/// Most calls that may wait for something outside the supervisor's hands at one time.
+const MAX_WAITING: usize = 512;
+
+/// What a supervisor is made from.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    /// What may be done where.
+    pub scope: Scope,
+    /// Small files that stand for the machine's.
+    pub files: BTreeMap<AbsPath, String>,
+    /// The folder that stands for `/dev/shm`.
+    pub memory: PathBuf,
+    /// What is served outside on ports inside.
+    pub doors: Vec<Door>,
+    /// The program's own terminal.
+    pub terminal: Option<u32>,
+    /// True where the kernel keeps signals inside by itself.
+    pub signals_stay: bool,
+    /// Who owns what the agent makes, where that is not the agent.
+    pub owner: Option<(u32, u32)>,
+}
+
+/// A supervisor at work.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    listener: OwnedFd,
+    charge: Charge,
+    terminals: Mutex<HashSet<u32>>,
+    sockets: Mutex<sockets::Known>,
+    waiting: AtomicUsize,
+}
+
+/// What comes of a call.
+#[derive(Debug)]
+enum Done {
+    /// It has this result.
+    Value(i64),
+    /// It has this descriptor; kept over the start of another program, or not.
+    Descriptor(OwnedFd, bool),
+    /// The kernel carries it out: everything that matters stands in registers.
+    GoOn,
+    /// Another thread answers.
+    Later,
+}
+
+/// Takes a lock; a thread that panicked while it held it left whole values behind.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Supervisor {
+    /// Begins to answer, in threads of this process.
+    pub(crate) fn begin(listener: OwnedFd, charge: Charge, filters: &Arc<Filters>) -> std::io::Result<()> {
+        notify::wake_in_place(listener.as_fd());
+        let terminals = charge.terminal.into_iter().collect();
+        let supervisor = Arc::new(Self {
+            listener,
+            charge,
+            terminals: Mutex::new(terminals),
+            sockets: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+        });
+        for _ in 0..WORKERS {
+            let (supervisor, filters) = (Arc::clone(&supervisor), Arc::clone(filters));
+            std::thread::Builder::new()
+                .stack_size(256 * 1024)
+                .spawn(move || supervisor.work(&filters))?;
+        }
+        Ok(())
+    }
+
+    fn work(self: Arc<Self>, filters: &Filters) {
+        let confined: Result<(), LaunchFault> = filters.lay();
+        if confined.is_err() {
+            // Nobody answers then, and nothing goes on.
+            std::process::abort();
+        }
+        loop {
+            match notify::next(self.listener.as_fd()) {
+                Ok(held) => self.serve(held),
+                // The caller died, or a signal came.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
+            }
+        }
+    }
+
+    fn serve(self: &Arc<Self>, held: Held) {
+        let caller = Caller { held };
+        let result = self.decide(&caller);
+        self.answer(held.id, result);
+    }
+
+    /// Tells the kernel. An answer that comes too late, since the caller is gone, is nobody's loss.
+    fn answer(&self, id: u64, result: Result<Done, Errno>) {
+        let listener = self.listener.as_fd();
+        let told = match result {
+            Ok(Done::Value(value)) => notify::answer(listener, id, Ok(value)),
+            Ok(Done::GoOn) => notify::go_on(listener, id),
+            Ok(Done::Later) => Ok(()),
+            Err(errno) => notify::answer(listener, id, Err(errno.raw_os_error())),
+            Ok(Done::Descriptor(open, keep)) => match notify::hand(listener, id, open.as_fd(), keep) {
+                // The agent has as many open as it may, for instance.
+                Err(e) => notify::answer(listener, id, Err(e.raw_os_error().unwrap_or(libc::EIO))),
+                Ok(()) => Ok(()),
+            },
+        };
+        let _ = told;
+    }
+
+    /// Answers from a thread of its own, since the outside may take its time.
+    fn later(
+        self: &Arc<Self>,
+        caller: &Caller,
+        wait: impl FnOnce(&Self) -> Result<Done, Errno> + Send + 'static,
+    ) -> Result<Done, Errno> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::AGAIN);
+        }
+        let (supervisor, id) = (Arc::clone(self), caller.held.id);
+        let spawned = std::thread::Builder::new().stack_size(128 * 1024).spawn(move || {
+            let result = wait(&supervisor);
+            supervisor.answer(id, result);
+            supervisor.waiting.fetch_sub(1, Ordering::Relaxed);
+        });
+        match spawned {
+            Ok(_) => Ok(Done::Later),
+            Err(_) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                Err(Errno::AGAIN)
+            }
+        }
+    }
+
+    /// True while the caller waits still.
+    fn waits(&self, id: u64) -> bool {
+        notify::waits_still(self.listener.as_fd(), id)
+    }
+
+    fn decide(self: &Arc<Self>, caller: &Caller) -> Result<Done, Errno> {
+        match caller.held.call {
+            libc::SYS_openat => self.open(caller, caller.number(0), 1, 2),
+            libc::SYS_mkdirat => self.make_folder(caller, caller.number(0), 1),
+            libc::SYS_mknodat => self.make_node(caller, caller.number(0), 1),
+            libc::SYS_unlinkat => self.remove(caller, caller.number(0), 1, caller.flags(2)),
+            libc::SYS_linkat => self.link(caller, [0, 2], [1, 3], caller.flags(4)),
+            libc::SYS_symlinkat => self.make_link(caller, caller.number(1), 0, 2),
+            libc::SYS_renameat2 => self.rename(caller, [0, 2], [1, 3], caller.flags(4)),
+            libc::SYS_truncate => self.truncate(caller),
+            libc::SYS_fchmod => self.change_open_mode(caller),
+            libc::SYS_fchmodat => self.change_mode(caller, caller.number(0), 1, 2, 0),
+            libc::SYS_fchmodat2 => self.change_mode(caller, caller.number(0), 1, 2, caller.flags(3)),
+            libc::SYS_fchown => self.change_open_owner(caller),
+            libc::SYS_fchownat => self.change_owner(caller, caller.number(0), 1, caller.flags(4)),
+            libc::SYS_utimensat => self.change_times(caller),
+            libc::SYS_connect => self.connect(caller),
+            libc::SYS_bind => self.bind(caller),
+            libc::SYS_listen => self.listen(caller),
+            libc::SYS_kill | libc::SYS_rt_sigqueueinfo | libc::SYS_tkill => self.signal(caller, caller.number(0)),
+            libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => self.signal(caller, caller.number(1)),
+            libc::SYS_pidfd_open
+            | libc::SYS_sched_setaffinity
+            | libc::SYS_sched_setattr
+            | libc::SYS_sched_setparam
+            | libc::SYS_sched_setscheduler => self.other(caller, caller.number(0)),
+            libc::SYS_prlimit64 => self.limit(caller),
+            libc::SYS_setpriority | libc::SYS_ioprio_set => self.priority(caller),
+            other => self.decide_older(caller, other),
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn decide_older(self: &Arc<Self>, caller: &Caller, call: libc::c_long) -> Result<Done, Errno> {
+        const HERE: i32 = libc::AT_FDCWD;
+        match call {
+            libc::SYS_open => self.open(caller, HERE, 0, 1),
+            libc::SYS_creat => self.create(caller),
+            libc::SYS_mkdir => self.make_folder(caller, HERE, 0),
+            libc::SYS_mknod => self.make_node(caller, HERE, 0),
+            libc::SYS_unlink => self.remove(caller, HERE, 0, 0),
+            libc::SYS_rmdir => self.remove(caller, HERE, 0, libc::AT_REMOVEDIR.cast_unsigned()),
+            libc::SYS_link => self.link(caller, [6, 6], [0, 1], 0),
+            libc::SYS_symlink => self.make_link(caller, HERE, 0, 1),
+            libc::SYS_rename => self.rename(caller, [6, 6], [0, 1], 0),
+            libc::SYS_renameat => self.rename(caller, [0, 2], [1, 3], 0),
+            libc::SYS_chmod => self.change_mode(caller, HERE, 0, 1, 0),
+            libc::SYS_chown => self.change_owner(caller, HERE, 0, 0),
+            libc::SYS_lchown => self.change_owner(caller, HERE, 0, libc::AT_SYMLINK_NOFOLLOW.cast_unsigned()),
+            libc::SYS_utime | libc::SYS_utimes | libc::SYS_futimesat => self.change_times(caller),
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn decide_older(self: &Arc<Self>, caller: &Caller, call: libc::c_long) -> Result<Done, Errno> {
+        match call {
+            libc::SYS_renameat => self.rename(caller, [0, 2], [1, 3], 0),
+            _ => Err(Errno::NOSYS),
+        }
+    }
+}
+
+/// The descriptor of a folder in an argument; `6` stands for the current one, where the call has no such argument.
+fn base_in(caller: &Caller, place: usize) -> i32 {
+    if place < 6 { caller.number(place) } else { libc::AT_FDCWD }
+}

@@ -1,0 +1,249 @@
+//! What a fence without mounts allows at a place: the plan's trees, less what is protected in them.
+//!
+//! Answers: may this path be read, changed, renamed? Promises: P1, P5 (the path is the object's own, found by the
+//! kernel; other names of a protected file are known by inode), P13. A protected name is protected whether it is
+//! there or not. Pure. Trust: paths come from the kernel, their names from the agent.
+//! Not here: finding the object (`walk`), and what Landlock keeps besides: the floor lies below this.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+use bailiwick_gate::{BindMode, Protected, Protection};
+use bailiwick_model::{AbsPath, PathPattern};
+
+/// What may be done at a place. The later includes the earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum May {
+    /// Nothing.
+    Nothing,
+    /// Read.
+    Read,
+    /// Read and change.
+    Write,
+}
+
+/// What is known of the object at a place.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Object {
+    /// True for a folder.
+    pub folder: bool,
+    /// Its device and inode, where it is a file with several names.
+    pub twin: Option<(u64, u64)>,
+}
+
+/// The patterns that can match a path, found by the names that they ask for.
+#[derive(Debug, Default)]
+struct Index {
+    all: Vec<(PathPattern, Protection)>,
+    /// By a name that every path has which the pattern covers.
+    by_name: HashMap<String, Vec<usize>>,
+    /// Those without such a name.
+    others: Vec<usize>,
+}
+
+/// The steps of a pattern.
+fn steps(pattern: &PathPattern) -> impl DoubleEndedIterator<Item = &str> {
+    pattern.as_str().split('/').filter(|step| !step.is_empty())
+}
+
+impl Index {
+    fn of(protected: &[Protected]) -> Self {
+        let mut index = Self::default();
+        for one in protected {
+            let place = index.all.len();
+            match steps(&one.pattern).rev().find(|step| !step.contains('*')) {
+                Some(name) => index.by_name.entry(name.to_owned()).or_default().push(place),
+                None => index.others.push(place),
+            }
+            index.all.push((one.pattern.clone(), one.protection));
+        }
+        index
+    }
+
+    /// The patterns that may cover a path.
+    fn candidates<'a>(&'a self, path: &'a AbsPath) -> impl Iterator<Item = &'a (PathPattern, Protection)> {
+        let named = path
+            .segments()
+            .filter_map(|name| self.by_name.get(name))
+            .flatten()
+            .chain(&self.others);
+        named.filter_map(|place| self.all.get(*place))
+    }
+}
+
+/// The places of a fence.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    trees: Vec<(AbsPath, BindMode)>,
+    scratch: Vec<AbsPath>,
+    protected: Index,
+    /// Protected places that no pattern covers: what links with a protected name lead to, other names of a file.
+    places: HashMap<AbsPath, Protection>,
+    /// Files with several names, one of them protected.
+    twins: HashMap<(u64, u64), Protection>,
+    /// Folders on the way to protected places, as patterns: renamed, the place would go by another name.
+    on_the_way: Vec<PathPattern>,
+}
+
+impl Scope {
+    /// The places of a plan.
+    pub(crate) fn of(
+        trees: Vec<(AbsPath, BindMode)>,
+        scratch: Vec<AbsPath>,
+        protected: &[Protected],
+        places: HashMap<AbsPath, Protection>,
+        twins: HashMap<(u64, u64), Protection>,
+    ) -> Self {
+        let mut ways = BTreeSet::new();
+        for one in protected {
+            let steps: Vec<&str> = steps(&one.pattern).collect();
+            for (place, step) in steps.iter().enumerate() {
+                let last = place.saturating_add(1) == steps.len();
+                if *step != "**" && (!last || one.protection == Protection::GuardFile) {
+                    ways.insert(format!("/{}", steps.get(..=place).unwrap_or_default().join("/")));
+                }
+            }
+        }
+        Self {
+            trees,
+            scratch,
+            protected: Index::of(protected),
+            places,
+            twins,
+            on_the_way: ways.iter().filter_map(|way| PathPattern::parse(way).ok()).collect(),
+        }
+    }
+
+    /// What may be done at a path that no link stands on.
+    pub(crate) fn may(&self, path: &Path, object: Object) -> May {
+        let Ok(path) = AbsPath::new(path) else {
+            return May::Nothing;
+        };
+        if self.scratch.iter().any(|scratch| scratch.holds(&path)) {
+            return May::Write;
+        }
+        let holding = self.trees.iter().filter(|(tree, _)| tree.holds(&path));
+        let Some((_, mode)) = holding.max_by_key(|(tree, _)| tree.as_str().len()) else {
+            return May::Nothing;
+        };
+        let granted = match mode {
+            BindMode::Read => May::Read,
+            BindMode::Write => May::Write,
+        };
+        match self.protection(&path, object) {
+            Some(Protection::Hide) => May::Nothing,
+            Some(Protection::Guard | Protection::GuardFile) => granted.min(May::Read),
+            None => granted,
+        }
+    }
+
+    fn protection(&self, path: &AbsPath, object: Object) -> Option<Protection> {
+        let by_pattern = self.protected.candidates(path).filter_map(|(pattern, protection)| {
+            let meant = match protection {
+                // A file alone is meant: not what is in a folder of the name.
+                Protection::GuardFile => !object.folder && pattern.matches(path),
+                Protection::Guard | Protection::Hide => pattern.covers(path),
+            };
+            meant.then_some(*protection)
+        });
+        let by_place = self
+            .places
+            .iter()
+            .filter(|(place, _)| place.holds(path))
+            .map(|(_, protection)| *protection);
+        let by_inode = object.twin.and_then(|twin| self.twins.get(&twin).copied());
+        by_pattern.chain(by_place).chain(by_inode).max()
+    }
+
+    /// True when a folder or link of this name is on the way to protected places: it keeps its name, and no other takes
+    /// it by being renamed.
+    pub(crate) fn keeps_its_name(&self, path: &Path) -> bool {
+        let Ok(path) = AbsPath::new(path) else {
+            return true;
+        };
+        if self.scratch.iter().any(|scratch| scratch.holds(&path)) {
+            return self.scratch.contains(&path);
+        }
+        let top = self.trees.iter().any(|(tree, _)| *tree == path || path.holds(tree));
+        top || self.on_the_way.iter().any(|way| way.matches(&path))
+            || self.places.keys().any(|place| path.holds(place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> AbsPath {
+        AbsPath::new(text).unwrap()
+    }
+
+    fn scope() -> Scope {
+        let protect = |pattern: &str, protection| Protected {
+            pattern: PathPattern::parse(pattern).unwrap(),
+            protection,
+        };
+        Scope::of(
+            vec![
+                (path("/usr"), BindMode::Read),
+                (path("/p"), BindMode::Write),
+                (path("/p/vendor"), BindMode::Read),
+            ],
+            vec![path("/tmp/s")],
+            &[
+                protect("/**/.git/hooks", Protection::Guard),
+                protect("/**/.git", Protection::GuardFile),
+                protect("/p/**/.env", Protection::Hide),
+                protect("/p/**/*.pem", Protection::Hide),
+                protect("/p/a/secret", Protection::Hide),
+            ],
+            [(path("/p/real"), Protection::Hide)].into(),
+            [((1, 2), Protection::Guard)].into(),
+        )
+    }
+
+    #[test]
+    fn p1_what_no_tree_holds_is_nothing() {
+        let scope = scope();
+        let may = |path: &str| scope.may(Path::new(path), Object::default());
+        assert_eq!(may("/etc/passwd"), May::Nothing);
+        assert_eq!(may("/usr/bin/ls"), May::Read);
+        assert_eq!(may("/p/x"), May::Write);
+        assert_eq!(may("/p/vendor/x"), May::Read);
+        assert_eq!(may("/tmp/s/.env"), May::Write);
+        assert_eq!(may("/px"), May::Nothing);
+    }
+
+    #[test]
+    fn p5_protected_names_hold_whether_they_are_there_or_not() {
+        let scope = scope();
+        let may = |path: &str| scope.may(Path::new(path), Object::default());
+        assert_eq!(may("/p/sub/.git/hooks/pre-commit"), May::Read);
+        assert_eq!(may("/p/sub/.git/index"), May::Write);
+        assert_eq!(may("/p/.git"), May::Read, "a file of that name");
+        let folder = Object {
+            folder: true,
+            ..Object::default()
+        };
+        assert_eq!(scope.may(Path::new("/p/.git"), folder), May::Write);
+        assert_eq!(may("/p/deep/er/.env"), May::Nothing);
+        assert_eq!(may("/p/k.pem"), May::Nothing);
+        assert_eq!(may("/p/real/x"), May::Nothing, "what a protected link leads to");
+        let twin = Object {
+            twin: Some((1, 2)),
+            ..Object::default()
+        };
+        assert_eq!(scope.may(Path::new("/p/other"), twin), May::Read);
+    }
+
+    #[test]
+    fn p5_folders_on_the_way_keep_their_names() {
+        let scope = scope();
+        for kept in ["/p", "/p/sub/.git", "/p/a", "/p/vendor", "/p/a/secret/../../a", "/tmp/s"] {
+            assert!(scope.keeps_its_name(Path::new(kept)), "{kept}");
+        }
+        for free in ["/p/sub", "/p/sub/a", "/p/.github", "/tmp/s/x"] {
+            assert!(!scope.keeps_its_name(Path::new(free)), "{free}");
+        }
+    }
+}

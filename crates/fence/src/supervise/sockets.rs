@@ -1,0 +1,395 @@
+//! Sockets where the network is the machine's: who may be connected to, and where the agent may listen.
+//!
+//! Answers: what takes the place of a loopback of the fence's own? Promises: P1. A connection goes to a *door*, which the
+//! network gate serves outside; to a socket that the agent itself listens on; or nowhere. The agent listens on the
+//! loopback only, whatever it asked for, since the machine's other addresses are seen from elsewhere.
+//! A connection to a door is made here, to a listener that lives for this one connection; its other end is handed to
+//! the gate. So no door has an address that others could use.
+//! Trust: addresses are the agent's, copied once; sockets are its own, seen through a descriptor of the same.
+//! See: connect(2), unix(7), ipv6(7), `/proc/net/tcp` in proc(5).
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bailiwick_gate::{ListenKind, Listen};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{AtFlags, Mode, chmodat, fstat, statat};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrAny, SocketFlags, SocketType,
+    accept_with, bind, connect, getpeername, getsockname, listen, sendmsg, socket_with, sockopt,
+};
+
+use super::caller::Caller;
+use super::scope::May;
+use super::walk::{Aim, find_name, there};
+use super::{Done, Supervisor, lock};
+use crate::sys::notify::at_address;
+
+/// How long the kernel may take to complete a connection to this very process.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Where the path begins in a Unix address.
+const PATH: usize = 2;
+/// The state of a listening socket in `/proc/net/tcp`.
+const LISTENING: &str = "0A";
+
+/// What is served outside on an address inside.
+#[derive(Debug)]
+pub(crate) struct Door {
+    /// The address inside. An unspecified one stands for every loopback address.
+    pub listen: Listen,
+    /// Where connections are handed to.
+    pub gate: OwnedFd,
+}
+
+/// The agent's own sockets, by what the kernel calls them.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Inodes of sockets that were bound for it.
+    inodes: HashSet<u64>,
+    /// Unix addresses without a path.
+    names: HashSet<Vec<u8>>,
+    /// Unix sockets with a path: device and inode.
+    paths: HashSet<(u64, u64)>,
+}
+
+/// What an address in the kernel's form means.
+enum Address {
+    /// An end of a connection is dropped.
+    None,
+    /// An internet address.
+    Internet(SocketAddr),
+    /// A Unix address with a path.
+    Path(PathBuf),
+    /// A Unix address without one, as it is; empty for one that the kernel shall choose.
+    Name,
+}
+
+fn family_of(bytes: &[u8]) -> Option<i32> {
+    let (family, _) = bytes.split_first_chunk::<2>()?;
+    Some(i32::from(u16::from_ne_bytes(*family)))
+}
+
+fn read(bytes: &[u8]) -> Result<Address, Errno> {
+    let port = || bytes.get(2..4).and_then(|port| <[u8; 2]>::try_from(port).ok()).map(u16::from_be_bytes);
+    match family_of(bytes).ok_or(Errno::INVAL)? {
+        libc::AF_UNSPEC => Ok(Address::None),
+        libc::AF_INET => {
+            let address = bytes.get(4..8).and_then(|address| <[u8; 4]>::try_from(address).ok());
+            let (address, port) = address.zip(port()).ok_or(Errno::INVAL)?;
+            Ok(Address::Internet((Ipv4Addr::from(address), port).into()))
+        }
+        libc::AF_INET6 => {
+            let address = bytes.get(8..24).and_then(|address| <[u8; 16]>::try_from(address).ok());
+            let (address, port) = address.zip(port()).ok_or(Errno::INVAL)?;
+            Ok(Address::Internet((Ipv6Addr::from(address), port).into()))
+        }
+        libc::AF_UNIX => {
+            let path = bytes.get(PATH..).unwrap_or_default();
+            if path.first().is_none_or(|first| *first == 0) {
+                return Ok(Address::Name);
+            }
+            let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+            let path = path.get(..end).unwrap_or_default();
+            Ok(Address::Path(Path::new(OsStr::from_bytes(path)).to_path_buf()))
+        }
+        _ => Err(Errno::AFNOSUPPORT),
+    }
+}
+
+/// An address of a socket's own family: IPv4 in IPv6 form where the socket is of IPv6.
+fn for_socket(socket: &OwnedFd, address: SocketAddr) -> Result<SocketAddr, Errno> {
+    match (sockopt::socket_domain(socket)?, address.ip().to_canonical()) {
+        (AddressFamily::INET6, IpAddr::V4(ip)) => Ok((ip.to_ipv6_mapped(), address.port()).into()),
+        (AddressFamily::INET, ip @ IpAddr::V4(_)) | (AddressFamily::INET6, ip @ IpAddr::V6(_)) => {
+            Ok((ip, address.port()).into())
+        }
+        (AddressFamily::INET, IpAddr::V6(_)) => Err(Errno::AFNOSUPPORT),
+        _ => Err(Errno::AFNOSUPPORT),
+    }
+}
+
+fn local(socket: impl AsFd) -> Result<SocketAddr, Errno> {
+    SocketAddr::try_from(getsockname(socket)?)
+}
+
+impl Door {
+    fn is_at(&self, address: SocketAddr) -> bool {
+        let IpAddr::V4(ip) = address.ip().to_canonical() else {
+            return address.ip().is_loopback()
+                && address.port() == self.listen.port
+                && self.listen.address == Ipv4Addr::LOCALHOST;
+        };
+        let here = self.listen.address == ip || (self.listen.address.is_unspecified() && ip.is_loopback());
+        self.listen.kind == ListenKind::Stream && here && address.port() == self.listen.port
+    }
+
+    /// Connects a socket of the agent's to a listener that lives for this connection alone, and hands its other end to
+    /// the gate. What the kernel said of the connection is the result.
+    fn admit(&self, socket: &OwnedFd, address: SocketAddr) -> Result<(), Errno> {
+        let address = for_socket(socket, address)?;
+        let family = sockopt::socket_domain(socket)?;
+        let listener = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        bind(&listener, &SocketAddr::new(address.ip(), 0))?;
+        listen(&listener, 1)?;
+        let at = local(&listener)?;
+        let said = connect(socket, &at);
+        if !matches!(said, Ok(()) | Err(Errno::INPROGRESS)) {
+            return said;
+        }
+        let own = local(socket)?;
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let mut ready = [PollFd::new(&listener, PollFlags::IN)];
+            let wait = Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            };
+            poll(&mut ready, Some(&wait))?;
+            let accepted = accept_with(&listener, SocketFlags::CLOEXEC)?;
+            // Somebody else's connection is dropped.
+            let peer = getpeername(&accepted)?.map(SocketAddr::try_from);
+            if peer == Some(Ok(own)) {
+                self.hand(&accepted)?;
+                return said;
+            }
+        }
+        Err(Errno::TIMEDOUT)
+    }
+
+    fn hand(&self, connection: &OwnedFd) -> Result<(), Errno> {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let connection = [connection.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&connection));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&self.gate, &[std::io::IoSlice::new(b".")], &mut control, flags)
+            .map(|_| ())
+            .map_err(|_| Errno::CONNREFUSED)
+    }
+}
+
+impl Supervisor {
+    pub(super) fn connect(self: &Arc<Self>, caller: &Caller) -> Result<Done, Errno> {
+        let bytes = caller.address(1)?;
+        let socket = caller.descriptor(caller.number(0))?;
+        match read(&bytes)? {
+            Address::None => at(&socket, &bytes, true),
+            Address::Internet(address) => self.reach(caller, socket, address),
+            Address::Name => {
+                if !lock(&self.sockets).names.contains(&bytes) {
+                    return Err(Errno::CONNREFUSED);
+                }
+                self.later(caller, move |_| at(&socket, &bytes, true))
+            }
+            Address::Path(path) => {
+                let there = there(caller, libc::AT_FDCWD, &self.instead(path), Aim::End)?;
+                let known = lock(&self.sockets).paths.contains(&(there.stat.st_dev, there.stat.st_ino));
+                if !known || self.may(&there) < May::Write {
+                    return Err(Errno::ACCESS);
+                }
+                self.later(caller, move |_| {
+                    let address = by_descriptor(&there.open, None)?;
+                    at(&socket, &address, true)
+                })
+            }
+        }
+    }
+
+    fn reach(self: &Arc<Self>, caller: &Caller, socket: OwnedFd, address: SocketAddr) -> Result<Done, Errno> {
+        // To connect to no address is to connect to this machine (ip(7)).
+        let ip = match address.ip().to_canonical() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        let address = SocketAddr::new(ip, address.port());
+        if self.charge.doors.iter().any(|door| door.is_at(address)) {
+            return self.later(caller, move |supervisor| {
+                let door = supervisor.charge.doors.iter().find(|door| door.is_at(address));
+                door.ok_or(Errno::CONNREFUSED)?.admit(&socket, address)?;
+                Ok(Done::Value(0))
+            });
+        }
+        if !ip.is_loopback() {
+            return Err(Errno::NETUNREACH);
+        }
+        let listener = self.own_listener(address).ok_or(Errno::CONNREFUSED)?;
+        self.later(caller, move |supervisor| {
+            let said = connect(&socket, &for_socket(&socket, address)?);
+            // Still the same: nobody else took the port while it was connected to.
+            if supervisor.own_listener(address) != Some(listener) && matches!(said, Ok(()) | Err(Errno::INPROGRESS)) {
+                let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+                return Err(Errno::CONNREFUSED);
+            }
+            said.map(|()| Done::Value(0))
+        })
+    }
+
+    /// The inode of the agent's own socket that listens at an address.
+    fn own_listener(&self, address: SocketAddr) -> Option<u64> {
+        let listening: HashSet<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
+            .iter()
+            .filter_map(|table| std::fs::read_to_string(table).ok())
+            .flat_map(|table| listeners(&table, address))
+            .collect();
+        let known = lock(&self.sockets);
+        // Where others listen there as well, it is not known whose the connection would be.
+        let mut all = listening.iter();
+        match (all.next(), listening.iter().all(|inode| known.inodes.contains(inode))) {
+            (Some(first), true) => Some(*first),
+            _ => None,
+        }
+    }
+
+    pub(super) fn bind(&self, caller: &Caller) -> Result<Done, Errno> {
+        let bytes = caller.address(1)?;
+        let socket = caller.descriptor(caller.number(0))?;
+        let inode = fstat(&socket)?.st_ino;
+        match read(&bytes)? {
+            Address::None => Err(Errno::INVAL),
+            Address::Internet(address) => {
+                bind(&socket, &loopback_for(&socket, address)?)?;
+                lock(&self.sockets).inodes.insert(inode);
+                Ok(Done::Value(0))
+            }
+            Address::Name if family_of(&bytes) == Some(libc::AF_UNIX) => {
+                at_address(socket.as_fd(), &bytes, false).map_err(errno)?;
+                let name = name_of(&socket)?;
+                lock(&self.sockets).names.insert(name);
+                Ok(Done::Value(0))
+            }
+            Address::Name => Err(Errno::INVAL),
+            Address::Path(path) => {
+                let place = find_name(caller, libc::AT_FDCWD, &self.instead(path))?;
+                Self::insist(self.may_make(&place, false), May::Write)?;
+                let address = by_descriptor(&place.folder, Some(&place.name))?;
+                at_address(socket.as_fd(), &address, false).map_err(errno)?;
+                let mode = Mode::from_raw_mode(0o777 & !caller.umask());
+                let _ = chmodat(&place.folder, &place.name, mode, AtFlags::empty());
+                let made = statat(&place.folder, &place.name, AtFlags::SYMLINK_NOFOLLOW)?;
+                lock(&self.sockets).paths.insert((made.st_dev, made.st_ino));
+                Ok(Done::Value(0))
+            }
+        }
+    }
+
+    pub(super) fn listen(&self, caller: &Caller) -> Result<Done, Errno> {
+        let socket = caller.descriptor(caller.number(0))?;
+        if matches!(sockopt::socket_domain(&socket)?, AddressFamily::INET | AddressFamily::INET6) {
+            let own = local(&socket)?;
+            // What was not bound would be bound to every address of the machine.
+            if own.ip().is_unspecified() {
+                bind(&socket, &loopback_for(&socket, SocketAddr::new(own.ip(), own.port()))?)?;
+                lock(&self.sockets).inodes.insert(fstat(&socket)?.st_ino);
+            }
+        }
+        listen(&socket, caller.number(1))?;
+        Ok(Done::Value(0))
+    }
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::INVAL)
+}
+
+fn at(socket: &OwnedFd, bytes: &[u8], connect: bool) -> Result<Done, Errno> {
+    at_address(socket.as_fd(), bytes, connect).map_err(errno)?;
+    Ok(Done::Value(0))
+}
+
+/// Where the agent listens when it asks for an address: on the loopback.
+fn loopback_for(socket: &OwnedFd, address: SocketAddr) -> Result<SocketAddr, Errno> {
+    let six = sockopt::socket_domain(socket)? == AddressFamily::INET6;
+    let ip: IpAddr = match address.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        // Every address of both kinds: most who connect to this machine use the older one.
+        IpAddr::V6(ip) if ip.is_unspecified() && six && !sockopt::ipv6_v6only(socket)? => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip if ip.is_loopback() => ip,
+        _ => return Err(Errno::ADDRNOTAVAIL),
+    };
+    for_socket(socket, SocketAddr::new(ip, address.port()))
+}
+
+/// The Unix address of a file, by way of a descriptor: it cannot be swapped, and a long path fits.
+fn by_descriptor(open: &OwnedFd, name: Option<&OsStr>) -> Result<Vec<u8>, Errno> {
+    let mut address = u16::try_from(libc::AF_UNIX).unwrap_or(1).to_ne_bytes().to_vec();
+    address.extend_from_slice(format!("/proc/self/fd/{}", open.as_raw_fd()).as_bytes());
+    if let Some(name) = name {
+        address.push(b'/');
+        address.extend_from_slice(name.as_bytes());
+    }
+    address.push(0);
+    if address.len() > size_of::<libc::sockaddr_un>() {
+        return Err(Errno::NAMETOOLONG);
+    }
+    Ok(address)
+}
+
+/// The Unix address of a socket that was bound without a path.
+fn name_of(socket: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let own: SocketAddrAny = getsockname(socket)?;
+    let own = rustix::net::SocketAddrUnix::try_from(own)?;
+    let mut address = u16::try_from(libc::AF_UNIX).unwrap_or(1).to_ne_bytes().to_vec();
+    address.push(0);
+    address.extend_from_slice(own.abstract_name().ok_or(Errno::INVAL)?);
+    Ok(address)
+}
+
+/// The inodes of sockets that listen at an address, from a table of the kernel's.
+fn listeners(table: &str, wanted: SocketAddr) -> Vec<u64> {
+    let row = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let own = fields.next()?;
+        let state = fields.nth(1)?;
+        let inode = fields.nth(5)?.parse::<u64>().ok()?;
+        let (address, port) = own.split_once(':')?;
+        let port = u16::from_str_radix(port, 16).ok()?;
+        let ip = ip_in_table(address)?;
+        let same = ip.to_canonical() == wanted.ip().to_canonical() || ip.is_unspecified();
+        (state == LISTENING && port == wanted.port() && same).then_some(inode)
+    };
+    table.lines().skip(1).filter_map(row).collect()
+}
+
+/// An address in the kernel's table: words of four bytes in hexadecimal, each in the machine's own order.
+fn ip_in_table(text: &str) -> Option<IpAddr> {
+    let mut bytes = Vec::new();
+    for place in (0..text.len()).step_by(8) {
+        let word = u32::from_str_radix(text.get(place..place.checked_add(8)?)?, 16).ok()?;
+        bytes.extend_from_slice(&word.to_ne_bytes());
+    }
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(|bytes| Ipv4Addr::from(bytes).into()),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(|bytes| Ipv6Addr::from(bytes).into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_table_is_read() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let inode = fstat(&listener).unwrap().st_ino;
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let at = listener.local_addr().unwrap();
+        assert_eq!(listeners(&table, at), [inode]);
+        assert_eq!(listeners(&table, SocketAddr::new(at.ip(), at.port() ^ 1)).contains(&inode), false);
+        let six = std::net::TcpListener::bind("[::1]:0").unwrap();
+        let table = std::fs::read_to_string("/proc/net/tcp6").unwrap();
+        assert_eq!(
+            listeners(&table, six.local_addr().unwrap()),
+            [fstat(&six).unwrap().st_ino]
+        );
+    }
+}
