@@ -42,6 +42,8 @@ fn device(abi: ABI) -> BitFlags<AccessFs> {
 pub(crate) struct Floor {
     rules: RulesetCreated,
     version: i32,
+    /// True where trees lie at their own places.
+    on_machine: bool,
 }
 
 impl Floor {
@@ -69,7 +71,11 @@ impl Floor {
             rules.create()
         };
         let rules = build().map_err(refused)?;
-        Ok(Self { rules, version })
+        Ok(Self {
+            rules,
+            version,
+            on_machine: false,
+        })
     }
 
     /// The floor of an agent, from inside the new root.
@@ -96,6 +102,7 @@ impl Floor {
     ) -> Result<Self, LaunchFault> {
         let abi = ABI::from(version);
         let mut floor = Self::bare(version, network)?;
+        floor.on_machine = true;
         floor.places(plan, trees)?;
         for name in SHARED_DEVICES {
             floor.allow(&Path::new("/dev").join(name), device(abi), false)?;
@@ -113,7 +120,8 @@ impl Floor {
             if crate::order::below(tree.target.as_str(), "/dev") {
                 rights |= device(abi);
             }
-            self.allow(&tree.target.to_path_buf(), rights, tree.folder)?;
+            let at = if self.on_machine { &tree.source } else { &tree.target };
+            self.allow(&at.to_path_buf(), rights, tree.folder)?;
         }
         for path in &plan.scratch {
             self.allow(&path.to_path_buf(), all, true)?;

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, ListenKind};
+use bailiwick_gate::{Bind, FencePlan, FenceReport, LaunchFault, ListenKind};
 use bailiwick_model::AbsPath;
 use rustix::fs::{AtFlags, CWD, statat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -31,9 +31,10 @@ use crate::inside::{self, Ends, Orders, Program};
 use crate::order::{Hear, below};
 use crate::search::{self, Found};
 use crate::supervise::caller::descendants;
-use crate::supervise::scope::Scope;
+use crate::supervise::scope::{Scope, Seen};
 use crate::supervise::{Charge, Door, Supervisor};
 use crate::sys::{self, notify};
+use crate::errand;
 use crate::top::Top;
 use crate::trees::Trees;
 
@@ -49,7 +50,7 @@ pub(crate) fn live(mut orders: Orders<'_>, mut launcher: Channel) -> ! {
     let made = Scratch::make(orders.plan);
     let begun = made.and_then(|scratch| begin(&mut orders, &launcher, &scratch));
     let status = match begun {
-        Ok(program) => inside::serve(program.pid, &program.ended, &mut launcher).unwrap_or(None),
+        Ok(program) => inside::serve(&program, &mut launcher).unwrap_or(None),
         Err(fault) => {
             end_all();
             clear(orders.plan);
@@ -138,7 +139,8 @@ pub(crate) fn clear(plan: &FencePlan) {
 /// Says why a plan cannot be carried out at this level; changes nothing.
 pub(crate) fn check(plan: &FencePlan) -> Result<(), LaunchFault> {
     let refuse = |cause: String| Err(failed("cannot carry out the order at level `process`", cause));
-    if let Some(bind) = plan.binds.iter().find(|bind| bind.source != bind.target) {
+    let linked = |bind: &Bind| plan.links.iter().any(|(_, to)| *to == bind.source);
+    if let Some(bind) = plan.binds.iter().find(|bind| bind.source != bind.target && !linked(bind)) {
         return refuse(format!("`{}` cannot be seen at another place", bind.source.as_str()));
     }
     if plan.listen.iter().any(|one| one.kind == ListenKind::Datagram) {
@@ -177,21 +179,29 @@ fn scope(plan: &FencePlan, trees: &Trees, found: &Found) -> Scope {
             places.insert(end, *protection);
         }
     }
-    // What a bind above grants wider, one below does not narrow, unless it is named: as with mounts, the nearest counts.
-    let seen = trees.trees.iter().map(|tree| (tree.target.clone(), tree.mode)).collect();
-    Scope::of(seen, plan.scratch.clone(), &plan.protected, places, twins)
+    let seen = trees.trees.iter().map(|tree| Seen {
+        source: tree.source.clone(),
+        target: tree.target.clone(),
+        mode: tree.mode,
+    });
+    Scope::of(seen.collect(), plan.scratch.clone(), &plan.protected, places, twins)
 }
 
 fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Result<Program, LaunchFault> {
     let plan = orders.plan;
     let trees = Trees::find(plan)?;
+    // What is seen at another place is the fence's own: there is nothing of the person's in it to look for.
     let machine = Top::of_machine().or_say(|| "cannot open the root folder".into())?;
+    let (elsewhere, here): (Vec<_>, Vec<_>) = trees.trees.into_iter().partition(|tree| tree.source != tree.target);
+    let mut trees = Trees { trees: here, ..trees };
     let found = search::search(&machine, &trees, &plan.protected)?;
+    trees.trees.extend(elsewhere);
     let scope = scope(plan, &trees, &found);
     let (doors, gates) = doors(plan)?;
     let stdio = Ends::of(plan.stdio, "/dev/ptmx", std::mem::take(&mut orders.pipes))?;
     let terminal = stdio.master.as_ref().map(|master| notify::terminal_number(master.as_fd()));
     let terminal = terminal.transpose().or_say(|| "cannot make a terminal of its own".into())?;
+    let handover = plan.handover.as_ref().map(errand::folder).transpose()?;
     let ended = sys::child_signals().or_say(|| "cannot watch the program".into())?;
     rustix::process::umask(rustix::fs::Mode::empty());
     // Below the agent's own floor: what the supervisor does for it stays on the same trees.
@@ -239,7 +249,7 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
     launcher
         .send(&started, &along)
         .or_say(|| "cannot tell the launcher".into())?;
-    Ok(Program { pid, ended })
+    Ok(Program { pid, ended, handover })
 }
 
 /// A pair for each port that is served outside: connections are handed through it.

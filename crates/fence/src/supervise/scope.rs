@@ -71,10 +71,32 @@ impl Index {
     }
 }
 
+/// A tree that may be used.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// Where it lies.
+    pub source: AbsPath,
+    /// Where rules see it, which is where the agent looks for it.
+    pub target: AbsPath,
+    /// What may be done there.
+    pub mode: BindMode,
+}
+
+impl Seen {
+    /// The path by which rules know a place.
+    fn known_as(&self, path: &AbsPath) -> AbsPath {
+        let rest = path.as_str().strip_prefix(self.source.as_str()).unwrap_or_default();
+        match self.source == self.target {
+            true => path.clone(),
+            false => self.target.join(rest.trim_start_matches('/')).unwrap_or_else(|_| path.clone()),
+        }
+    }
+}
+
 /// The places of a fence.
 #[derive(Debug)]
 pub(crate) struct Scope {
-    trees: Vec<(AbsPath, BindMode)>,
+    trees: Vec<Seen>,
     scratch: Vec<AbsPath>,
     protected: Index,
     /// Protected places that no pattern covers: what links with a protected name lead to, other names of a file.
@@ -88,7 +110,7 @@ pub(crate) struct Scope {
 impl Scope {
     /// The places of a plan.
     pub(crate) fn of(
-        trees: Vec<(AbsPath, BindMode)>,
+        trees: Vec<Seen>,
         scratch: Vec<AbsPath>,
         protected: &[Protected],
         places: HashMap<AbsPath, Protection>,
@@ -122,11 +144,11 @@ impl Scope {
         if self.scratch.iter().any(|scratch| scratch.holds(&path)) {
             return May::Write;
         }
-        let holding = self.trees.iter().filter(|(tree, _)| tree.holds(&path));
-        let Some((_, mode)) = holding.max_by_key(|(tree, _)| tree.as_str().len()) else {
+        let Some(tree) = self.tree_of(&path) else {
             return May::Nothing;
         };
-        let granted = match mode {
+        let path = tree.known_as(&path);
+        let granted = match tree.mode {
             BindMode::Read => May::Read,
             BindMode::Write => May::Write,
         };
@@ -135,6 +157,12 @@ impl Scope {
             Some(Protection::Guard | Protection::GuardFile) => granted.min(May::Read),
             None => granted,
         }
+    }
+
+    /// The nearest tree that holds a place, as with mounts.
+    fn tree_of(&self, path: &AbsPath) -> Option<&Seen> {
+        let holding = self.trees.iter().filter(|tree| tree.source.holds(path));
+        holding.max_by_key(|tree| tree.source.as_str().len())
     }
 
     fn protection(&self, path: &AbsPath, object: Object) -> Option<Protection> {
@@ -164,7 +192,8 @@ impl Scope {
         if self.scratch.iter().any(|scratch| scratch.holds(&path)) {
             return self.scratch.contains(&path);
         }
-        let top = self.trees.iter().any(|(tree, _)| *tree == path || path.holds(tree));
+        let top = self.trees.iter().any(|tree| path.holds(&tree.source));
+        let path = self.tree_of(&path).map_or_else(|| path.clone(), |tree| tree.known_as(&path));
         top || self.on_the_way.iter().any(|way| way.matches(&path))
             || self.places.keys().any(|place| path.holds(place))
     }
@@ -183,11 +212,17 @@ mod tests {
             pattern: PathPattern::parse(pattern).unwrap(),
             protection,
         };
+        let seen = |source: &str, target: &str, mode| Seen {
+            source: path(source),
+            target: path(target),
+            mode,
+        };
         Scope::of(
             vec![
-                (path("/usr"), BindMode::Read),
-                (path("/p"), BindMode::Write),
-                (path("/p/vendor"), BindMode::Read),
+                seen("/usr", "/usr", BindMode::Read),
+                seen("/p", "/p", BindMode::Write),
+                seen("/p/vendor", "/p/vendor", BindMode::Read),
+                seen("/state/kept", "/home/.agent", BindMode::Write),
             ],
             vec![path("/tmp/s")],
             &[
@@ -196,6 +231,8 @@ mod tests {
                 protect("/p/**/.env", Protection::Hide),
                 protect("/p/**/*.pem", Protection::Hide),
                 protect("/p/a/secret", Protection::Hide),
+                protect("/state", Protection::Hide),
+                protect("/home/.agent/settings", Protection::Guard),
             ],
             [(path("/p/real"), Protection::Hide)].into(),
             [((1, 2), Protection::Guard)].into(),
@@ -212,6 +249,9 @@ mod tests {
         assert_eq!(may("/p/vendor/x"), May::Read);
         assert_eq!(may("/tmp/s/.env"), May::Write);
         assert_eq!(may("/px"), May::Nothing);
+        assert_eq!(may("/state/other"), May::Nothing);
+        assert_eq!(may("/state/kept/x"), May::Write, "rules know it by where it is seen");
+        assert_eq!(may("/state/kept/settings"), May::Read);
     }
 
     #[test]
