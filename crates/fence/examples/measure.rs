@@ -14,7 +14,7 @@ mod desk;
 use std::time::{Duration, Instant};
 
 use bailiwick_gate::{Level, Protection};
-use desk::{Setting, Desk, Who, grant};
+use desk::{Desk, Setting, Who, grant};
 
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();

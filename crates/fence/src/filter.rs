@@ -15,9 +15,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
-use crate::syscalls::{
-    AGENT, ATTRIBUTES, GATE, OLDER_WATCHED, REFUSED, SHARED, SUPERVISOR, WATCHED,
-};
+use crate::syscalls::{AGENT, ATTRIBUTES, GATE, OLDER_WATCHED, REFUSED, SHARED, SUPERVISOR, WATCHED};
 use crate::table::{self, Answer};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -93,7 +91,8 @@ impl Filters {
 
     /// The filters of an agent at level `process`: the first of them asks a supervisor.
     pub(crate) fn watched_agent() -> Result<Self, LaunchFault> {
-        let same = |calls: &[libc::c_long], answer: Answer| calls.iter().map(|call| (*call, answer)).collect::<Vec<_>>();
+        let same =
+            |calls: &[libc::c_long], answer: Answer| calls.iter().map(|call| (*call, answer)).collect::<Vec<_>>();
         let refuse = |code: i32| Answer::Refuse(u16::try_from(code).unwrap_or(u16::MAX));
         let differently: Vec<_> = [
             same(WATCHED, Answer::Watch),
@@ -274,17 +273,14 @@ fn shared_network() -> Result<Rules, Fault> {
     rules.insert(libc::SYS_socketpair, local.clone());
     sockets.append(&mut local);
     rules.insert(libc::SYS_socket, sockets);
-    for (call, flags) in [
-        (libc::SYS_sendto, 3),
-        (libc::SYS_sendmsg, 2),
-        (libc::SYS_sendmmsg, 3),
-    ] {
+    for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
         rules.insert(
             call,
             vec![all_of([when(flags, SeccompCmpOp::MaskedEq(FASTOPEN), FASTOPEN)])?],
         );
     }
-    let options = FASTOPEN_OPTIONS.map(|option| all_of([when(1, SeccompCmpOp::Eq, TCP), when(2, SeccompCmpOp::Eq, option)]));
+    let options =
+        FASTOPEN_OPTIONS.map(|option| all_of([when(1, SeccompCmpOp::Eq, TCP), when(2, SeccompCmpOp::Eq, option)]));
     rules.insert(libc::SYS_setsockopt, options.into_iter().collect::<Result<_, _>>()?);
     // F_SETOWN and F_SETOWN_EX.
     let owners = [8, 15].map(|request| all_of([when(1, SeccompCmpOp::Eq, request)]));

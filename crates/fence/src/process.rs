@@ -24,6 +24,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, WaitOptions, getegid, geteuid, kill_process, wait};
 
 use crate::channel::Channel;
+use crate::errand;
 use crate::fault::{Says, failed, hint};
 use crate::filter::Filters;
 use crate::floor::Floor;
@@ -34,7 +35,6 @@ use crate::supervise::caller::descendants;
 use crate::supervise::scope::{Scope, Seen};
 use crate::supervise::{Charge, Door, Supervisor};
 use crate::sys::{self, notify};
-use crate::errand;
 use crate::top::Top;
 use crate::trees::Trees;
 
@@ -98,7 +98,8 @@ struct Scratch {
 impl Scratch {
     fn make(plan: &FencePlan) -> Result<Self, LaunchFault> {
         let first = plan.scratch.first().map(AbsPath::to_path_buf);
-        let first = first.ok_or_else(|| failed("cannot carry out the order", "level `process` needs a scratch folder"))?;
+        let first =
+            first.ok_or_else(|| failed("cannot carry out the order", "level `process` needs a scratch folder"))?;
         for folder in plan.scratch.iter().map(AbsPath::to_path_buf) {
             let inner = tops(plan).iter().any(|top| *top != folder && folder.starts_with(top));
             let made = fs::DirBuilder::new().mode(0o700).recursive(inner).create(&folder);
@@ -140,7 +141,11 @@ pub(crate) fn clear(plan: &FencePlan) {
 pub(crate) fn check(plan: &FencePlan) -> Result<(), LaunchFault> {
     let refuse = |cause: String| Err(failed("cannot carry out the order at level `process`", cause));
     let linked = |bind: &Bind| plan.links.iter().any(|(_, to)| *to == bind.source);
-    if let Some(bind) = plan.binds.iter().find(|bind| bind.source != bind.target && !linked(bind)) {
+    if let Some(bind) = plan
+        .binds
+        .iter()
+        .find(|bind| bind.source != bind.target && !linked(bind))
+    {
         return refuse(format!("`{}` cannot be seen at another place", bind.source.as_str()));
     }
     if plan.listen.iter().any(|one| one.kind == ListenKind::Datagram) {
@@ -199,8 +204,13 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
     let scope = scope(plan, &trees, &found);
     let (doors, gates) = doors(plan)?;
     let stdio = Ends::of(plan.stdio, "/dev/ptmx", std::mem::take(&mut orders.pipes))?;
-    let terminal = stdio.master.as_ref().map(|master| notify::terminal_number(master.as_fd()));
-    let terminal = terminal.transpose().or_say(|| "cannot make a terminal of its own".into())?;
+    let terminal = stdio
+        .master
+        .as_ref()
+        .map(|master| notify::terminal_number(master.as_fd()));
+    let terminal = terminal
+        .transpose()
+        .or_say(|| "cannot make a terminal of its own".into())?;
     let handover = plan.handover.as_ref().map(errand::folder).transpose()?;
     let ended = sys::child_signals().or_say(|| "cannot watch the program".into())?;
     rustix::process::umask(rustix::fs::Mode::empty());
@@ -285,7 +295,10 @@ pub(crate) fn enter(orders: &Orders<'_>) -> Result<(), LaunchFault> {
         );
     }
     if orders.plan.identity.outside != (geteuid().as_raw(), getegid().as_raw()) {
-        return Err(failed("cannot become another user", "only root's fences run as another user"));
+        return Err(failed(
+            "cannot become another user",
+            "only root's fences run as another user",
+        ));
     }
     Ok(())
 }

@@ -167,7 +167,10 @@ impl Fence {
                     launcher,
                 };
                 let theirs = Channel::over(theirs);
-                let entered = group.as_ref().map_or(Ok(()), Group::join).and_then(|()| process::enter(&orders));
+                let entered = group
+                    .as_ref()
+                    .map_or(Ok(()), Group::join)
+                    .and_then(|()| process::enter(&orders));
                 match entered {
                     Ok(()) => process::live(orders, theirs),
                     Err(fault) => {

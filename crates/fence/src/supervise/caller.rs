@@ -241,7 +241,11 @@ pub(crate) fn descendants(ancestor: i32) -> Vec<i32> {
     let mut found = vec![ancestor];
     let mut place = 0;
     while let Some(parent) = found.get(place).copied() {
-        found.extend(all.iter().filter(|(_, above)| *above == parent).map(|(process, _)| *process));
+        found.extend(
+            all.iter()
+                .filter(|(_, above)| *above == parent)
+                .map(|(process, _)| *process),
+        );
         place = place.saturating_add(1);
     }
     found.split_off(1)
@@ -274,7 +278,8 @@ mod tests {
     #[test]
     fn the_last_name_is_told_apart() {
         let split = |path: &str| {
-            split_last(Path::new(path)).map(|(folder, name)| (folder.display().to_string(), name.into_string().unwrap()))
+            split_last(Path::new(path))
+                .map(|(folder, name)| (folder.display().to_string(), name.into_string().unwrap()))
         };
         let of = |folder: &str, name: &str| Some((folder.to_owned(), name.to_owned()));
         assert_eq!(split("a"), of(".", "a"));

@@ -179,7 +179,12 @@ impl Supervisor {
             match find(caller, base, &path, aim)? {
                 Found::There(_) if create && exclusive && !wish.unnamed() => return Err(Errno::EXIST),
                 Found::There(there) => {
-                    if let Some(made) = there.path.as_ref().filter(|_| !wish.writes()).and_then(|path| self.made(path)) {
+                    if let Some(made) = there
+                        .path
+                        .as_ref()
+                        .filter(|_| !wish.writes())
+                        .and_then(|path| self.made(path))
+                    {
                         return Ok(Done::Descriptor(made?, wish.keeps()));
                     }
                     return self.open_object(caller, there, wish);
@@ -222,7 +227,11 @@ impl Supervisor {
         if kind.is_fifo() {
             return self.open_pipe(caller, there, wish);
         }
-        let mode = if wish.unnamed() { wish.mode & 0o777 & !caller.umask() } else { 0 };
+        let mode = if wish.unnamed() {
+            wish.mode & 0o777 & !caller.umask()
+        } else {
+            0
+        };
         let opened = self.as_owner(|| reopen(&there.open, wish.again(), Mode::from_raw_mode(mode)))?;
         if there.path.as_deref().is_some_and(is_terminal_maker) {
             lock(&self.terminals).extend(notify::terminal_number(opened.as_fd()));

@@ -241,5 +241,9 @@ impl Supervisor {
 
 /// The descriptor of a folder in an argument; `6` stands for the current one, where the call has no such argument.
 fn base_in(caller: &Caller, place: usize) -> i32 {
-    if place < 6 { caller.number(place) } else { libc::AT_FDCWD }
+    if place < 6 {
+        caller.number(place)
+    } else {
+        libc::AT_FDCWD
+    }
 }

@@ -181,7 +181,11 @@ impl Supervisor {
     pub(super) fn truncate(&self, caller: &Caller) -> Result<Done, Errno> {
         let there = there(caller, HERE, &self.instead(caller.path(0)?), Aim::End)?;
         if !there.kind().is_file() {
-            return Err(if there.kind().is_dir() { Errno::ISDIR } else { Errno::INVAL });
+            return Err(if there.kind().is_dir() {
+                Errno::ISDIR
+            } else {
+                Errno::INVAL
+            });
         }
         Self::insist(self.may(&there), May::Write)?;
         let name = itself(&there.open)?;
@@ -300,7 +304,9 @@ fn given_times(caller: &Caller, place: usize) -> Result<Timestamps, Errno> {
         });
     }
     let words = |bytes: &[u8]| -> Vec<i64> {
-        let words = bytes.chunks_exact(8).map(|word| <[u8; 8]>::try_from(word).unwrap_or_default());
+        let words = bytes
+            .chunks_exact(8)
+            .map(|word| <[u8; 8]>::try_from(word).unwrap_or_default());
         words.map(i64::from_ne_bytes).collect()
     };
     let (words, unit) = match caller.held.call {

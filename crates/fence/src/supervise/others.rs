@@ -53,7 +53,9 @@ const OF_THE_MACHINE: [&str; 9] = [
 /// connections; of the rest, what concerns no process can be read.
 pub(super) fn may_in_proc(path: &Path) -> May {
     let network = path.components().any(|step| step.as_os_str() == "net");
-    let machine = OF_THE_MACHINE.iter().any(|name| path.starts_with(Path::new("/proc").join(name)));
+    let machine = OF_THE_MACHINE
+        .iter()
+        .any(|name| path.starts_with(Path::new("/proc").join(name)));
     match process_in(path) {
         _ if network || machine => May::Nothing,
         Some(process) if is_own(process) => May::Write,
@@ -69,7 +71,8 @@ pub(super) fn has_signal(thread: i32) -> bool {
     };
     let set = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0)
+        line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
+            .unwrap_or(0)
     };
     (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") & set("SigCgt:") != 0
 }
@@ -98,7 +101,9 @@ impl Supervisor {
                 // A group lies in one session, and the program was started in one of its own: with one member of the
                 // agent's, all are.
                 let number = group.saturating_neg();
-                let own = descendants(own_number()).into_iter().any(|member| group_of(member) == Some(number));
+                let own = descendants(own_number())
+                    .into_iter()
+                    .any(|member| group_of(member) == Some(number));
                 if own { Ok(Done::GoOn) } else { Err(Errno::SRCH) }
             }
             process => self.other(caller, process),

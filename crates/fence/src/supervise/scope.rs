@@ -88,7 +88,10 @@ impl Seen {
         let rest = path.as_str().strip_prefix(self.source.as_str()).unwrap_or_default();
         match self.source == self.target {
             true => path.clone(),
-            false => self.target.join(rest.trim_start_matches('/')).unwrap_or_else(|_| path.clone()),
+            false => self
+                .target
+                .join(rest.trim_start_matches('/'))
+                .unwrap_or_else(|_| path.clone()),
         }
     }
 }
@@ -193,9 +196,10 @@ impl Scope {
             return self.scratch.contains(&path);
         }
         let top = self.trees.iter().any(|tree| path.holds(&tree.source));
-        let path = self.tree_of(&path).map_or_else(|| path.clone(), |tree| tree.known_as(&path));
-        top || self.on_the_way.iter().any(|way| way.matches(&path))
-            || self.places.keys().any(|place| path.holds(place))
+        let path = self
+            .tree_of(&path)
+            .map_or_else(|| path.clone(), |tree| tree.known_as(&path));
+        top || self.on_the_way.iter().any(|way| way.matches(&path)) || self.places.keys().any(|place| path.holds(place))
     }
 }
 
@@ -279,7 +283,14 @@ mod tests {
     #[test]
     fn p5_folders_on_the_way_keep_their_names() {
         let scope = scope();
-        for kept in ["/p", "/p/sub/.git", "/p/a", "/p/vendor", "/p/a/secret/../../a", "/tmp/s"] {
+        for kept in [
+            "/p",
+            "/p/sub/.git",
+            "/p/a",
+            "/p/vendor",
+            "/p/a/secret/../../a",
+            "/tmp/s",
+        ] {
             assert!(scope.keeps_its_name(Path::new(kept)), "{kept}");
         }
         for free in ["/p/sub", "/p/sub/a", "/p/.github", "/tmp/s/x"] {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::{ListenKind, Listen};
+use bailiwick_gate::{Listen, ListenKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Mode, chmodat, fstat, statat};
 use rustix::io::Errno;
@@ -77,7 +77,12 @@ fn family_of(bytes: &[u8]) -> Option<i32> {
 }
 
 fn read(bytes: &[u8]) -> Result<Address, Errno> {
-    let port = || bytes.get(2..4).and_then(|port| <[u8; 2]>::try_from(port).ok()).map(u16::from_be_bytes);
+    let port = || {
+        bytes
+            .get(2..4)
+            .and_then(|port| <[u8; 2]>::try_from(port).ok())
+            .map(u16::from_be_bytes)
+    };
     match family_of(bytes).ok_or(Errno::INVAL)? {
         libc::AF_UNSPEC => Ok(Address::None),
         libc::AF_INET => {
@@ -147,10 +152,7 @@ impl Door {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             let mut ready = [PollFd::new(&listener, PollFlags::IN)];
-            let wait = Timespec {
-                tv_sec: 1,
-                tv_nsec: 0,
-            };
+            let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
             poll(&mut ready, Some(&wait))?;
             let accepted = accept_with(&listener, SocketFlags::CLOEXEC)?;
             // Somebody else's connection is dropped.
@@ -190,7 +192,9 @@ impl Supervisor {
             }
             Address::Path(path) => {
                 let there = there(caller, libc::AT_FDCWD, &self.instead(path), Aim::End)?;
-                let known = lock(&self.sockets).paths.contains(&(there.stat.st_dev, there.stat.st_ino));
+                let known = lock(&self.sockets)
+                    .paths
+                    .contains(&(there.stat.st_dev, there.stat.st_ino));
                 if !known || self.may(&there) < May::Write {
                     return Err(Errno::ACCESS);
                 }
@@ -282,7 +286,10 @@ impl Supervisor {
 
     pub(super) fn listen(&self, caller: &Caller) -> Result<Done, Errno> {
         let socket = caller.descriptor(caller.number(0))?;
-        if matches!(sockopt::socket_domain(&socket)?, AddressFamily::INET | AddressFamily::INET6) {
+        if matches!(
+            sockopt::socket_domain(&socket)?,
+            AddressFamily::INET | AddressFamily::INET6
+        ) {
             let own = local(&socket)?;
             // What was not bound would be bound to every address of the machine.
             if own.ip().is_unspecified() {
@@ -367,8 +374,12 @@ fn ip_in_table(text: &str) -> Option<IpAddr> {
         bytes.extend_from_slice(&word.to_ne_bytes());
     }
     match bytes.len() {
-        4 => <[u8; 4]>::try_from(bytes).ok().map(|bytes| Ipv4Addr::from(bytes).into()),
-        16 => <[u8; 16]>::try_from(bytes).ok().map(|bytes| Ipv6Addr::from(bytes).into()),
+        4 => <[u8; 4]>::try_from(bytes)
+            .ok()
+            .map(|bytes| Ipv4Addr::from(bytes).into()),
+        16 => <[u8; 16]>::try_from(bytes)
+            .ok()
+            .map(|bytes| Ipv6Addr::from(bytes).into()),
         _ => None,
     }
 }
@@ -384,7 +395,10 @@ mod tests {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let at = listener.local_addr().unwrap();
         assert_eq!(listeners(&table, at), [inode]);
-        assert_eq!(listeners(&table, SocketAddr::new(at.ip(), at.port() ^ 1)).contains(&inode), false);
+        assert_eq!(
+            listeners(&table, SocketAddr::new(at.ip(), at.port() ^ 1)).contains(&inode),
+            false
+        );
         let six = std::net::TcpListener::bind("[::1]:0").unwrap();
         let table = std::fs::read_to_string("/proc/net/tcp6").unwrap();
         assert_eq!(

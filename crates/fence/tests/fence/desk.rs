@@ -313,10 +313,11 @@ impl Desk {
     ) -> Result<(Started, [std::io::PipeReader; 2], std::io::PipeWriter), LaunchFault> {
         let mut plan = self.plan.clone();
         plan.command = command.iter().map(|word| (*word).into()).collect();
-        // A fence whose launcher was killed clears up by itself.
+        // A fence whose launcher was killed empties its scratch folder, and whoever made the plan removes it.
         let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
-        while plan.level == Level::Process && plan.scratch[0].to_path_buf().exists() {
-            assert!(std::time::Instant::now() < until, "the scratch folder was left behind");
+        let scratch = plan.scratch[0].to_path_buf();
+        while plan.level == Level::Process && scratch.exists() && std::fs::remove_dir(&scratch).is_err() {
+            assert!(std::time::Instant::now() < until, "the scratch folder was not emptied");
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let (input, into) = std::io::pipe().unwrap();

@@ -126,7 +126,10 @@ fn p1_without_a_network_of_its_own_a_fence_has_doors_and_its_own_servers() {
             assert at[0] in ('127.0.0.1', '::ffff:127.0.0.1'), at\n  \
             print(socket.create_connection(('127.0.0.1', at[1])).recv(9).decode())\n\
             s = socket.socket(); s.listen(1); print(s.getsockname()[0])";
-        assert_eq!(desk.run(&["/usr/bin/python3", "-c", own]).good(), "own\nown\nown\n127.0.0.1");
+        assert_eq!(
+            desk.run(&["/usr/bin/python3", "-c", own]).good(),
+            "own\nown\nown\n127.0.0.1"
+        );
         let bind_out = "import socket; socket.socket().bind(('192.0.2.1', 0))";
         desk.run(&["/usr/bin/python3", "-c", bind_out]).bad();
         // A door stands where somebody else listens outside; it has no address of its own.

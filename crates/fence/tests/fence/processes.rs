@@ -163,7 +163,10 @@ fn p1_ways_to_more_authority_are_refused() {
                 desk.sh(&script).bad();
             } else {
                 missing += 1;
-                skipped(missing, &format!("`{words}` does not work outside either ({setting:?})"));
+                skipped(
+                    missing,
+                    &format!("`{words}` does not work outside either ({setting:?})"),
+                );
             }
         }
         for words in [

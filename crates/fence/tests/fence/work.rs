@@ -41,7 +41,10 @@ fn p13_compilers_interpreters_and_debuggers_work() {
         ] {
             if !desk.outside(&["bash", "-c", needs]).status.success() {
                 missing += 1;
-                skipped(missing, &format!("`{needs}` does not work outside either ({setting:?})"));
+                skipped(
+                    missing,
+                    &format!("`{needs}` does not work outside either ({setting:?})"),
+                );
                 continue;
             }
             let ran = desk.sh(script);
