@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use bailiwick_model::Level;
+
 use crate::commands;
 use crate::failure::{Done, Exit};
 
@@ -93,7 +95,7 @@ enum Command {
     #[command(subcommand)]
     Log(LogCommand),
     /// Say what this machine can enforce, promise by promise
-    Doctor(JsonArg),
+    Doctor(DoctorArgs),
     /// Say which tasks run
     Status(JsonArg),
     /// Say where things lie
@@ -134,6 +136,9 @@ pub struct RunArgs {
     /// In a work tree of git's for this task alone, beside the project; without a name it gets a number
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub worktree: Option<String>,
+    /// What the fence is made of: namespace or process; names a weaker one than the rules ask for, too
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    pub level: Option<Level>,
     /// Start it in a terminal of its own and leave it alone; prints the task's id
     #[arg(short, long, conflicts_with_all = ["standalone", "end_with_terminal", "explain_denials", "status_file"])]
     pub detach: bool,
@@ -391,12 +396,30 @@ pub struct DaemonRunArgs {
     pub state: Option<PathBuf>,
 }
 
+/// What `doctor` takes.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print what to do, as root, so that the strongest fence can be had; changes nothing
+    #[arg(long, conflicts_with = "json")]
+    pub fix: bool,
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Whether to answer as JSON.
 #[derive(Debug, Args)]
 pub struct JsonArg {
     /// Answer as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+fn level(word: &str) -> Result<Level, String> {
+    Level::parse(word).ok_or_else(|| {
+        let known = Level::ALL.map(Level::as_str).join(", ");
+        format!("there is no such level; this build has: {known}")
+    })
 }
 
 /// Reads the command line and does what it says.

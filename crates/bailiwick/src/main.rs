@@ -17,6 +17,7 @@ mod link;
 mod made;
 mod own;
 mod places;
+mod promises;
 mod protocol;
 mod terminal;
 mod toolchains;

@@ -1,7 +1,7 @@
 //! What the person's commands and the daemon say to each other, on the daemon's path socket.
 
 use bailiwick_gate::{FenceReport, LaunchFault};
-use bailiwick_model::{AbsPath, TaskId};
+use bailiwick_model::{AbsPath, Level, TaskId};
 use bailiwick_policy::Published;
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +97,8 @@ pub enum Given {
 pub struct RunOrder {
     /// The program and its arguments.
     pub command: Vec<String>,
+    /// The level that the person named; none for the strongest that this machine has.
+    pub level: Option<Level>,
     /// Where the person stands.
     pub directory: AbsPath,
     /// The person's environment; what the rules do not pass is dropped.
@@ -214,6 +216,8 @@ pub enum PersonAnswer {
 pub struct Planned {
     /// The task.
     pub task: TaskId,
+    /// What its fence is made of.
+    pub level: Level,
     /// The root of the context.
     pub root: AbsPath,
     /// The person's home folder.

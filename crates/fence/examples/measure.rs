@@ -13,7 +13,8 @@ mod desk;
 
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::{Level, Protection};
+use bailiwick_gate::Protection;
+use bailiwick_model::Level;
 use desk::{Desk, Setting, Who, grant};
 
 fn median(mut times: Vec<Duration>) -> Duration {

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use bailiwick_model::Level;
 use rustix::fs::{Access, CWD, access};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsmount, fsopen, open_tree,
@@ -33,18 +34,30 @@ pub struct Item {
     pub name: &'static str,
     /// Whether it works.
     pub found: bool,
-    /// Whether no fence of this build can do without it.
-    pub needed: bool,
+    /// The levels that cannot do without it.
+    pub needed: &'static [Level],
     /// What was seen, one line.
     pub seen: String,
     /// What to do where it does not work; may be empty.
     pub hint: &'static str,
 }
 
+/// What every fence needs.
+const ALWAYS: &[Level] = &Level::ALL;
+const NAMESPACE: &[Level] = &[Level::Namespace];
+const PROCESS: &[Level] = &[Level::Process];
+
 impl Survey {
-    /// True when a fence of level `namespace` can be put up here.
-    pub fn holds(&self) -> bool {
-        self.items.iter().all(|item| item.found || !item.needed)
+    /// The first thing that a level needs and that is not there.
+    pub fn missing(&self, level: Level) -> Option<&Item> {
+        self.items
+            .iter()
+            .find(|item| !item.found && item.needed.contains(&level))
+    }
+
+    /// The strongest level that can be put up here.
+    pub fn strongest(&self) -> Option<Level> {
+        Level::ALL.into_iter().find(|level| self.missing(*level).is_none())
     }
 }
 
@@ -55,6 +68,7 @@ pub fn survey() -> Survey {
     let namespaces = tried(|| enter_namespaces().is_ok());
     let proc = tried(|| enter_namespaces().is_ok() && in_child(new_proc));
     let seccomp = tried(|| Filters::agent().and_then(|filters| filters.lay()).is_ok());
+    let held = tried(holds_calls);
     let idmap = root && tried(hands_over);
     let group = limits::delegated();
     let fuse = access("/dev/fuse", Access::READ_OK | Access::WRITE_OK).is_ok();
@@ -63,14 +77,14 @@ pub fn survey() -> Survey {
         Item {
             name: "landlock",
             found: landlock >= floor::LEAST,
-            needed: true,
+            needed: ALWAYS,
             seen: format!("version {landlock}, {} or newer is needed", floor::LEAST),
             hint: "start the kernel with `landlock` among its security modules (lsm=…)",
         },
         Item {
             name: "namespaces",
             found: namespaces,
-            needed: true,
+            needed: NAMESPACE,
             seen: says(namespaces, "an ordinary user can make them", "the kernel refused them"),
             hint: "allow user namespaces (kernel.apparmor_restrict_unprivileged_userns, \
                    kernel.unprivileged_userns_clone, user.max_user_namespaces)",
@@ -78,21 +92,39 @@ pub fn survey() -> Survey {
         Item {
             name: "proc",
             found: proc,
-            needed: true,
+            needed: NAMESPACE,
             seen: says(proc, "a new one can be mounted", "a new one was refused"),
             hint: "inside a container, start it with an uncovered `/proc`",
         },
         Item {
             name: "seccomp",
             found: seccomp,
-            needed: true,
+            needed: ALWAYS,
             seen: says(seccomp, "the filters were taken", "the filters were refused"),
             hint: "the kernel needs CONFIG_SECCOMP_FILTER",
         },
         Item {
+            name: "supervisor",
+            found: held,
+            needed: PROCESS,
+            seen: says(
+                held,
+                "system calls can be held and looked at",
+                "system calls cannot be held, or not looked at",
+            ),
+            hint: "the kernel needs CONFIG_SECCOMP_FILTER and Linux 5.19, and kernel.yama.ptrace_scope below 2",
+        },
+        Item {
+            name: "user",
+            found: !root,
+            needed: PROCESS,
+            seen: says(!root, "an ordinary user", "root, whose fences need namespaces"),
+            hint: "run bailiwick as an ordinary user",
+        },
+        Item {
             name: "idmap",
             found: idmap || !root,
-            needed: root,
+            needed: if root { NAMESPACE } else { &[] },
             seen: match (root, idmap) {
                 (false, _) => "not needed by an ordinary user".to_owned(),
                 (true, found) => says(
@@ -106,7 +138,7 @@ pub fn survey() -> Survey {
         Item {
             name: "cgroup",
             found: group.is_some(),
-            needed: false,
+            needed: &[],
             seen: match &group {
                 Some(folder) => format!("delegated at `{}`", folder.display()),
                 None => "none is delegated: limits hold for each process".to_owned(),
@@ -116,12 +148,44 @@ pub fn survey() -> Survey {
         Item {
             name: "fuse",
             found: fuse,
-            needed: false,
+            needed: &[],
             seen: says(fuse, "`/dev/fuse` is usable", "`/dev/fuse` is not usable"),
             hint: "",
         },
     ];
     Survey { landlock, items }
+}
+
+/// Holds a call of a child's, and looks at the child's memory.
+fn holds_calls() -> bool {
+    let Ok(filters) = Filters::watched_agent() else {
+        return false;
+    };
+    let Ok((told, tell)) = rustix::pipe::pipe() else {
+        return false;
+    };
+    let word = *b"looked at";
+    let child = match sys::fork() {
+        Ok(Fork::Child) => {
+            let laid = filters.lay_watched(|_listener| Ok(())).is_ok();
+            let _ = rustix::io::write(&tell, if laid { b"y" } else { b"n" });
+            sys::wait_for_the_end();
+            sys::exit_now(0);
+        }
+        Ok(Fork::Parent(child)) => child,
+        Err(_) => return false,
+    };
+    let mut laid = [0u8; 1];
+    let laid = rustix::io::read(&told, &mut laid) == Ok(1) && laid == *b"y";
+    let mut seen = [0u8; 9];
+    let address = std::ptr::from_ref(&word).addr();
+    let looked = u64::try_from(address).is_ok_and(|address| {
+        let read = sys::notify::read_memory(child.as_raw_nonzero().get(), address, &mut seen);
+        read.is_ok_and(|count| count == seen.len()) && seen == word
+    });
+    let _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+    let _ = waitpid(Some(child), WaitOptions::empty());
+    laid && looked
 }
 
 /// Runs a trial in a process of its own.

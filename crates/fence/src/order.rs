@@ -5,7 +5,8 @@
 //! nothing left to refuse but what the machine refuses.
 //! Not here: the bytes (`channel`).
 
-use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, Level, PROTOCOL, Stdio};
+use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, PROTOCOL, Stdio};
+use bailiwick_model::Level;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::failed;

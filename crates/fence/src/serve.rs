@@ -8,7 +8,8 @@
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
-use bailiwick_gate::{FencePlan, LaunchFault, Level};
+use bailiwick_gate::{FencePlan, LaunchFault};
+use bailiwick_model::Level;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, Signal, WaitOptions, getegid, geteuid, kill_process, set_parent_process_death_signal, waitpid,

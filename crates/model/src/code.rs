@@ -87,6 +87,8 @@ codes! {
     PortTaken = "port-taken",
     /// A device cannot be shown to the task.
     DeviceRefused = "device-refused",
+    /// A fence of the level that was asked for cannot be had, or a weaker one may not be taken.
+    LevelRefused = "level-refused",
     /// A fault of the machinery.
     Fault = "fault",
 }

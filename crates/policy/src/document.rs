@@ -28,6 +28,7 @@ pub(crate) const TOP: &[&str] = &[
     "environment",
     "devices",
     "git",
+    "fence",
     "limits",
     "profiles",
     "state",
@@ -209,6 +210,7 @@ impl<'a> Reader<'a> {
                 "environment" => self.table(item, key, span, Self::environment),
                 "devices" => self.table(item, key, span, Self::devices),
                 "git" => self.table(item, key, span, Self::git),
+                "fence" => self.table(item, key, span, Self::fence),
                 "limits" => self.table(item, key, span, Self::limits),
                 other => self.unknown_top(other, span),
             }

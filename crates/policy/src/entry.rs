@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    Act, ActError, AddressClass, Host, HostPattern, Layer, ResourcePattern, RuleRef, Verb, VerbPattern, Verdict,
+    Act, ActError, AddressClass, Host, HostPattern, Layer, Level, ResourcePattern, RuleRef, Verb, VerbPattern, Verdict,
 };
 use toml_edit::{Item, TableLike, Value};
 
@@ -379,6 +379,28 @@ impl Reader<'_> {
                     self.error(span, &format!("`set` must be a table, not {}", kind(item)), hint);
                 }
                 (other, _) => self.unknown(other, span, &["pass", "set"]),
+            }
+        }
+    }
+
+    /// `[fence]`.
+    pub fn fence(&mut self, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            match (key, item.as_str().and_then(Level::parse)) {
+                ("level", Some(level)) => {
+                    self.file.settings.level = Some(level);
+                    self.file.settings.least_level = Some(level).filter(|_| self.layer == Layer::Machine);
+                }
+                ("level", None) => {
+                    let known = Level::ALL.map(|level| format!("`{}`", level.as_str())).join(" or ");
+                    self.error(
+                        item.span(),
+                        "`level` is not a level of this build",
+                        Some(format!("write {known}")),
+                    );
+                }
+                (other, _) => self.unknown(other, span, &["level"]),
             }
         }
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    ANY_PORT, AbsPath, AddressClass, Host, HostPattern, Layer, ResourcePattern, Verb, VerbPattern, Verdict,
+    ANY_PORT, AbsPath, AddressClass, Host, HostPattern, Layer, Level, ResourcePattern, Verb, VerbPattern, Verdict,
 };
 
 use crate::outward::{Device, Published};
@@ -57,6 +57,10 @@ pub struct Settings {
     pub notes: Vec<String>,
     /// True when commits are to be made unsigned where the person's are signed.
     pub git_unsigned: bool,
+    /// The weakest fence that will do, by any layer.
+    pub level: Option<Level>,
+    /// The weakest fence that will do by the machine's rules: no person accepts a weaker one.
+    pub least_level: Option<Level>,
     /// The most memory, in bytes.
     pub memory: Option<u64>,
     /// The most processes at one time.
@@ -99,6 +103,9 @@ impl Settings {
         self.login = other.login.or(self.login.take());
         self.notes.extend(other.notes);
         self.git_unsigned |= other.git_unsigned;
+        // The stronger is the greater; none is less than any.
+        self.level = self.level.max(other.level);
+        self.least_level = self.least_level.max(other.least_level);
         self.memory = least(self.memory, other.memory);
         self.processes = least(self.processes, other.processes);
         self.hosts.extend(other.hosts);

@@ -15,6 +15,7 @@ mod channel;
 mod config;
 mod dial;
 mod dns;
+mod door;
 mod forward;
 mod greeting;
 mod last;

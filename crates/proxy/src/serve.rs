@@ -17,12 +17,13 @@ use hyper::service::service_fn;
 use hyper::{Method, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::channel::{Channel, ChannelFault};
 use crate::config::{Config, Service};
 use crate::dial::{Gate, Known};
+use crate::door::Door;
 use crate::forward::{Body, Road, whole};
 use crate::limits;
 use crate::names::{Names, Resolve};
@@ -93,20 +94,14 @@ async fn serve_all<R: Resolve>(
             let socket = datagram(socket).map_err(GateFault::Start)?;
             tokio::spawn(serve_datagrams(Arc::clone(&gate), Arc::new(socket)));
         } else {
-            let listener = listener(socket).map_err(GateFault::Start)?;
-            tokio::spawn(accept(Arc::clone(&gate), Arc::new(service), listener));
+            let door = Door::of(socket).map_err(GateFault::Start)?;
+            tokio::spawn(accept(Arc::clone(&gate), Arc::new(service), door));
         }
     }
     tokio::spawn(join_all(pairs));
     let ended = line.await;
     tokio::time::sleep(limits::LAST_WORDS).await;
     Ok(ended?)
-}
-
-fn listener(socket: OwnedFd) -> io::Result<TcpListener> {
-    let listener = std::net::TcpListener::from(socket);
-    listener.set_nonblocking(true)?;
-    TcpListener::from_std(listener)
 }
 
 fn datagram(socket: OwnedFd) -> io::Result<UdpSocket> {
@@ -118,14 +113,14 @@ fn datagram(socket: OwnedFd) -> io::Result<UdpSocket> {
 /// A place among the connections of one service, given back when the last holder is gone.
 pub(crate) type Seat = Arc<OwnedSemaphorePermit>;
 
-async fn accept(gate: Arc<Gate>, service: Arc<Service>, listener: TcpListener) {
+async fn accept(gate: Arc<Gate>, service: Arc<Service>, door: Door) {
     let seats = Arc::new(Semaphore::new(limits::CONNECTIONS));
     loop {
         let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
             return;
         };
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match door.accept().await {
+            Ok(stream) => {
                 let _ = stream.set_nodelay(true);
                 let (gate, service) = (Arc::clone(&gate), Arc::clone(&service));
                 tokio::spawn(async move { gate.serve(&service, stream, Arc::new(seat)).await });

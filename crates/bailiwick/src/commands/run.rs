@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use bailiwick_gate::LaunchFault;
-use bailiwick_model::{AbsPath, Code};
+use bailiwick_model::{AbsPath, Code, Level};
 
 use super::company::{Company, Left, Pipes, say_alone};
 use super::refused::Refused;
@@ -54,6 +54,7 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     let size = seen.or(args.detach.then_some(UNSEEN));
     let tied = args.end_with_terminal || args.standalone || size.is_none();
     let order = RunOrder {
+        level: args.level,
         command: args.command.clone(),
         preset: args.preset.clone(),
         git: GitSettings::of_person(&directory),
@@ -96,6 +97,7 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         refused: Refused::new(args.explain_denials && seen.is_none()),
         lasting: !tied,
         task: None,
+        level: Level::Process,
     };
     let code = match company.accompany(&mut link, pipes, &mut told)? {
         Left::Ended {
@@ -138,6 +140,8 @@ struct Told<'a> {
     /// True when the agent goes on when the person goes.
     lasting: bool,
     task: Option<bailiwick_model::TaskId>,
+    /// The level that was said.
+    level: Level,
 }
 
 impl super::company::Hears for Told<'_> {
@@ -146,7 +150,7 @@ impl super::company::Hears for Told<'_> {
             PersonAnswer::Planned(planned) => self.planned(&planned),
             PersonAnswer::Started(report) => {
                 if !self.args.quiet {
-                    crate::talk::talk(&super::summary::started(&report));
+                    crate::talk::talk(&super::summary::started(&report, self.level));
                     if self.lasting && !self.args.detach {
                         crate::talk::talk(&super::summary::lasting());
                     }
@@ -171,6 +175,7 @@ impl super::company::Hears for Told<'_> {
 impl Told<'_> {
     fn planned(&mut self, planned: &Planned) {
         self.task = Some(planned.task);
+        self.level = planned.level;
         self.status.planned(planned);
         if !self.args.quiet {
             crate::talk::talk(&super::summary::planned(planned));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bailiwick_gate::FenceReport;
-use bailiwick_model::AbsPath;
+use bailiwick_model::{AbsPath, Level};
 
 use crate::protocol::Planned;
 use crate::visible::visible;
@@ -163,7 +163,10 @@ pub fn planned(planned: &Planned) -> String {
     }
     not(
         &mut out,
-        "touch anything else: no other file, host, process or variable exists in there",
+        match planned.level {
+            Level::Namespace => "touch anything else: no other file, host, process or variable exists in there",
+            Level::Process => "touch anything else: no other file, host, process or variable",
+        },
     );
     for note in planned.notes.iter().chain(&planned.warnings) {
         line(&mut out, "note", &visible(note));
@@ -172,18 +175,17 @@ pub fn planned(planned: &Planned) -> String {
 }
 
 /// What is in force.
-pub fn started(report: &FenceReport) -> String {
+pub fn started(report: &FenceReport, level: Level) -> String {
     let mut out = String::new();
     line(
         &mut out,
         "enforced",
         &format!("by {}; {} places protected", report.parts.join(", "), report.protected),
     );
-    line(
-        &mut out,
-        "partly",
-        "protected names that do not exist yet can be made; inside TLS only the host's name is seen",
-    );
+    let mut head = "partly";
+    for gap in crate::promises::left_open(level).chain(["inside TLS only the host's name is seen"]) {
+        line(&mut out, std::mem::take(&mut head), gap);
+    }
     for warning in &report.warnings {
         line(&mut out, "note", &visible(warning));
     }

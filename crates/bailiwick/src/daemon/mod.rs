@@ -12,6 +12,7 @@ mod handover;
 pub mod kept;
 pub mod logins;
 mod modes;
+pub mod level;
 pub mod person;
 pub mod plan;
 mod publish;
@@ -63,6 +64,8 @@ pub struct Daemon {
     pub store: Arc<SqliteStore>,
     /// What is done while nobody waits.
     pub chores: chores::Chores,
+    /// What fences this machine can hold.
+    pub machine: level::Machine,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Processes started ahead of time.
@@ -141,7 +144,9 @@ pub fn run(detach: bool, state: Option<PathBuf>) -> Done {
     if detach {
         let _ = rustix::process::setsid();
     }
-    let daemon = Arc::new(open(places)?);
+    // Tried while there is one thread.
+    let machine = level::Machine::try_out();
+    let daemon = Arc::new(open(places, machine)?);
     let listener = listen(&daemon.places)?;
     say("ready");
     if detach {
@@ -225,7 +230,7 @@ fn only_one(places: &Places) -> Result<Option<std::os::fd::OwnedFd>, Failure> {
     }
 }
 
-fn open(places: Places) -> Result<Daemon, Failure> {
+fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
     let key = SigningKey::load_or_create(&places.log_key(), ORIGIN).map_err(|fault| {
         Failure::fault(format!("cannot use the log's key: {fault}"))
             .hint("without its key the log cannot go on; a key from a backup, or a fresh state folder (XDG_STATE_HOME), will do")
@@ -248,6 +253,7 @@ fn open(places: Places) -> Result<Daemon, Failure> {
             Arc::clone(&clock),
             Arc::new(KernelRandom),
         )),
+        machine,
         places,
         log,
         chores: chores::Chores::begin(Arc::clone(&store)),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use bailiwick_gate::{Bind, BindMode, FencePlan, IdMap, Limits, Listen, ListenKind, Protected, Protection, Stdio};
-use bailiwick_model::{AbsPath, Obligation, PathPattern, Verb};
+use bailiwick_model::{AbsPath, Level, Obligation, PathPattern, TaskId, Verb};
 use bailiwick_policy::Settings;
 use bailiwick_proxy::Service;
 
@@ -44,6 +44,10 @@ pub struct Granted {
 /// What a plan is made from.
 #[derive(Debug)]
 pub struct Materials<'a> {
+    /// What the fence is made of.
+    pub level: Level,
+    /// The task.
+    pub task: TaskId,
     /// The order.
     pub order: &'a RunOrder,
     /// The root of the context.
@@ -79,19 +83,65 @@ pub struct Planning {
     pub services: Vec<Service>,
 }
 
-/// Makes the plan.
-pub fn make(from: &Materials<'_>) -> Planning {
-    let files = files(from);
-    let (listen, services) = sockets(from.settings);
+/// Where the fence's own folders stand.
+#[derive(Debug)]
+struct Own {
+    home: AbsPath,
+    temporary: AbsPath,
+    handover: AbsPath,
+    /// All of them that are scratch, outer ones first.
+    scratch: Vec<AbsPath>,
+}
+
+impl Own {
+    fn of(from: &Materials<'_>) -> Option<Self> {
+        match from.level {
+            Level::Namespace => {
+                let [temporary, other, handover] = ["/tmp", "/var/tmp", HANDOVER].map(|path| AbsPath::new(path).ok());
+                let (temporary, handover) = (temporary?, handover?);
+                Some(Self {
+                    scratch: vec![temporary.clone(), other?, handover.clone(), from.home.clone()],
+                    home: from.home.clone(),
+                    temporary,
+                    handover,
+                })
+            }
+            Level::Process => {
+                let top = scratch_top(from.task)?;
+                let below = |name: &str| top.join(name).ok();
+                let (home, temporary, handover) = (below("home")?, below("tmp")?, below("handover")?);
+                Some(Self {
+                    scratch: vec![top.clone(), home.clone(), temporary.clone(), handover.clone()],
+                    home,
+                    temporary,
+                    handover,
+                })
+            }
+        }
+    }
+}
+
+/// The folder that holds all scratch of a task where nothing can be mounted.
+pub fn scratch_top(task: TaskId) -> Option<AbsPath> {
+    AbsPath::new(format!("/tmp/bailiwick-{task}")).ok()
+}
+
+/// Makes the plan. None where the machine's own paths are no paths.
+pub fn make(from: &Materials<'_>) -> Option<Planning> {
+    let own = Own::of(from)?;
+    let files = files(from, &own);
+    let (listen, services) = sockets(from);
     let binds = binds(from, &files);
     let plan = FencePlan {
+        level: from.level,
         command: from.order.command.clone(),
-        environment: environment(from),
+        environment: environment(from, &own),
         directory: from.order.directory.clone(),
+        links: links(from, &own, &binds),
         binds,
         files,
-        scratch: scratch(from.home),
-        handover: AbsPath::new(HANDOVER).ok(),
+        scratch: own.scratch,
+        handover: Some(own.handover),
         protected: protected(from.granted),
         identity: from.identity,
         listen,
@@ -105,7 +155,29 @@ pub fn make(from: &Materials<'_>) -> Planning {
         },
         hostname: "bailiwick".into(),
     };
-    Planning { plan, services }
+    Some(Planning { plan, services })
+}
+
+/// Where nothing can be mounted, links in the home of the task's own lead to what is granted below the person's.
+fn links(from: &Materials<'_>, own: &Own, binds: &[Bind]) -> Vec<(AbsPath, AbsPath)> {
+    if from.level == Level::Namespace {
+        return Vec::new();
+    }
+    let below = |path: &AbsPath| {
+        let rest = path.as_str().strip_prefix(from.home.as_str())?.strip_prefix('/')?;
+        own.home.join(rest).ok()
+    };
+    let mut all: Vec<(AbsPath, AbsPath)> = binds
+        .iter()
+        .filter(|bind| {
+            // What lies in another tree of the home is reached through that.
+            let outer = |other: &Bind| other.target != bind.target && other.target.holds(&bind.target);
+            !binds.iter().any(|other| outer(other) && from.home.holds(&other.target))
+        })
+        .filter_map(|bind| Some((below(&bind.target)?, bind.source.clone())))
+        .collect();
+    all.sort();
+    all
 }
 
 fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
@@ -189,18 +261,10 @@ fn protected(granted: &[Granted]) -> Vec<Protected> {
         .collect()
 }
 
-fn scratch(home: &AbsPath) -> Vec<AbsPath> {
-    let mut all: Vec<AbsPath> = ["/tmp", "/var/tmp", HANDOVER]
-        .iter()
-        .filter_map(|path| AbsPath::new(path).ok())
-        .collect();
-    all.push(home.clone());
-    all
-}
-
 /// The listening sockets and who serves them. Ports of 1024 and above stay the agent's own: a development server
 /// must be able to take them; hosts on such ports are reached through the proxy.
-fn sockets(settings: &Settings) -> (Vec<Listen>, Vec<Service>) {
+fn sockets(from: &Materials<'_>) -> (Vec<Listen>, Vec<Service>) {
+    let settings = from.settings;
     let loopback = Ipv4Addr::LOCALHOST;
     let stream = |address, port| Listen {
         address,
@@ -239,10 +303,12 @@ fn sockets(settings: &Settings) -> (Vec<Listen>, Vec<Service>) {
             Service::Transparent { port, http: port == 80 },
         ));
     }
+    // Without a network of its own a fence has no datagrams.
+    all.retain(|(listen, _)| from.level == Level::Namespace || listen.kind == ListenKind::Stream);
     all.into_iter().unzip()
 }
 
-fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
+fn environment(from: &Materials<'_>, own: &Own) -> Vec<(String, String)> {
     let mut all: BTreeMap<String, String> = from
         .order
         .environment
@@ -252,12 +318,19 @@ fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
         .collect();
     let path = all.get("PATH").map_or(USUAL_PATH, String::as_str).to_owned();
     let mut put = |name: &str, value: &str| all.insert(name.into(), value.into());
-    put("HOME", from.home.as_str());
+    put("HOME", own.home.as_str());
     put("USER", from.user);
     put("LOGNAME", from.user);
-    put("TMPDIR", "/tmp");
+    put("TMPDIR", own.temporary.as_str());
     put("BAILIWICK", "1");
-    put("BAILIWICK_HANDOVER", HANDOVER);
+    put("BAILIWICK_HANDOVER", own.handover.as_str());
+    if from.level == Level::Process {
+        // The machine's `/tmp` is not the task's; names are looked up by streams (resolv.conf(5)).
+        for name in ["TMP", "TEMP"] {
+            put(name, own.temporary.as_str());
+        }
+        put("RES_OPTIONS", "use-vc");
+    }
     // Wherever a git was built to look: the file that is made for the fence.
     put("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
     let program = from.program.as_ref().map(AbsPath::as_str);
@@ -284,7 +357,7 @@ fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
         put(name, value);
     }
     for (name, value) in &from.settings.environment_set {
-        put(name, &placed(value, from.home, from.root).replace("${PATH}", &path));
+        put(name, &placed(value, &own.home, from.root).replace("${PATH}", &path));
     }
     let path = all.entry("PATH".into()).or_insert_with(|| USUAL_PATH.into());
     let own = from.program.as_ref().and_then(AbsPath::parent);
@@ -297,9 +370,9 @@ fn environment(from: &Materials<'_>) -> Vec<(String, String)> {
 }
 
 /// The small files that are made for the fence, in place of the machine's.
-fn files(from: &Materials<'_>) -> Vec<(AbsPath, String)> {
+fn files(from: &Materials<'_>, own: &Own) -> Vec<(AbsPath, String)> {
     let (uid, gid) = from.identity.inside;
-    let (user, home) = (from.user, from.home);
+    let (user, home) = (from.user, &own.home);
     let shell = from
         .order
         .environment
@@ -321,13 +394,15 @@ fn files(from: &Materials<'_>) -> Vec<(AbsPath, String)> {
         // A name that is pinned to this machine is still reached through the gate: DNS answers for it.
         hosts.push_str(&format!("# {name} is pinned to {address} by rule\n"));
     }
+    let streams = if from.level == Level::Process { " use-vc" } else { "" };
+    let names = format!("nameserver 127.0.0.1\noptions timeout:2 attempts:1{streams}\n");
     let text = |path: &str, content: String| AbsPath::new(path).ok().map(|path| (path, content));
     [
         text("/etc/passwd", format!("root:x:0:0:root:/root:/usr/sbin/nologin\n{user}:x:{uid}:{gid}::{home}:{shell}\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")),
         text("/etc/group", format!("root:x:0:\n{user}:x:{gid}:\nnogroup:x:65534:\n")),
         text("/etc/hosts", hosts),
         text("/etc/hostname", "bailiwick\n".into()),
-        text("/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:2 attempts:1\n".into()),
+        text("/etc/resolv.conf", names),
         text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n".into()),
         text("/etc/gitconfig", git),
         from.order.git.ignored.clone().and_then(|ignored| text(IGNORED, ignored)),

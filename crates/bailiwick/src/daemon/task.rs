@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use bailiwick_fence::{Control, Running};
 use bailiwick_gate::{FenceReport, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, TaskRow, TaskState};
 use bailiwick_mediator::{Rules, TaskFault, TaskSpec};
-use bailiwick_model::{AbsPath, Code, Event, Nonce, Obligation, Record, Request, Resource, TaskId, Verb};
+use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Obligation, Record, Request, Resource, TaskId, Verb};
 use bailiwick_policy::{Policy, Published};
 use bailiwick_proxy::Config;
 
@@ -280,6 +280,8 @@ fn begin(
         &Request::new(row.id, Verb::Run, Resource::Command(order.command.clone())),
         &context.root,
     )?;
+    let level = daemon.machine.choose(order.level, policy.settings())?;
+    let identity = crate::daemon::level::identity_at(level, identity);
     let (granted, grants) = grant_trees(daemon, policy, row.id)?;
     let writable: Vec<&AbsPath> = granted
         .iter()
@@ -305,6 +307,8 @@ fn begin(
     let shared = kept.shared(&daemon.places).map(Arc::new);
     let (notes, kept) = (kept.notes, laid);
     let planning = plan::make(&Materials {
+        level,
+        task: row.id,
         order,
         root: &context.root,
         home: &daemon.places.home,
@@ -318,10 +322,15 @@ fn begin(
         devices: &devices,
         machine_memory: machine_memory(),
     });
+    let planning = planning.ok_or_else(|| fault(Code::Fault, "the fence could not be planned", "", ""))?;
     let ordered: Vec<Published> = order.publish.iter().map(|port| (*port).into()).collect();
     let published = publish::wanted(&policy.settings().publish, &ordered, &planning.plan.listen)?;
-    let ports = publish::listen(&published)?;
+    // Where the loopback is the machine's, a port that keeps its number is seen outside already.
+    let seen = |port: &&Published| level == Level::Process && port.inside == port.outside;
+    let joined: Vec<Published> = published.iter().filter(|port| !seen(port)).copied().collect();
+    let ports = publish::listen(&joined)?;
     let planned = Planned {
+        level,
         publish: published.iter().map(|port| (*port).into()).collect(),
         devices: devices.told.clone(),
         settings: settings_kept(policy, &kept),
@@ -346,7 +355,7 @@ fn begin(
     // On record before the agent runs: what it will be, and what it was given.
     daemon
         .mediator
-        .started(row.id, devices.on_record(vec!["namespace".into()]))
+        .started(row.id, devices.on_record(vec![level.as_str().into()]))
         .map_err(of_task)?;
     for port in &published {
         let event = Event::Published {
@@ -618,6 +627,8 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
     sources.retain(|name| !name.starts_with("builtin"));
     Planned {
         task,
+        // Said by whoever chose it.
+        level: Level::Namespace,
         root: context.root.clone(),
         home: daemon.places.home.clone(),
         sources,

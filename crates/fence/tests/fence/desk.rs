@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 
 use bailiwick_fence::{Launcher, Started};
 use bailiwick_gate::{
-    Answer, Bind, BindMode, Client, FencePlan, FenceReport, IdMap, LaunchFault, Level, Limits, PROTOCOL, PermitTerms,
+    Answer, Bind, BindMode, Client, FencePlan, FenceReport, IdMap, LaunchFault, Limits, PROTOCOL, PermitTerms,
     Protected, Protection, Reply, Spent, Stdio, encode,
 };
-use bailiwick_model::{AbsPath, DecisionId, Millis, Nonce, PathPattern, Request, Resource, TaskId, Verb};
+use bailiwick_model::{AbsPath, DecisionId, Level, Millis, Nonce, PathPattern, Request, Resource, TaskId, Verb};
 use rustix::process::geteuid;
 
 /// The ordinary user that root's tests become.

@@ -74,7 +74,7 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ("clap", &["bailiwick"], "one room talks to people"),
     (
         "rustix",
-        &["fence", "bailiwick", "ledger", "testkit"],
+        &["fence", "bailiwick", "ledger", "proxy", "testkit"],
         "safe calls of the kernel: descriptors, terminals, locks, process groups",
     ),
     (
