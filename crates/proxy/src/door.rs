@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg, sockopt};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Where connections come in.
@@ -19,15 +18,16 @@ pub(crate) enum Door {
     /// A socket that listens inside.
     Listening(TcpListener),
     /// Connections that were made already.
-    Handed(AsyncFd<OwnedFd>),
+    Handed(tokio::net::UnixStream),
 }
 
 impl Door {
     /// Looks what kind of socket it is.
     pub(crate) fn of(socket: OwnedFd) -> io::Result<Self> {
         if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
-            rustix::io::ioctl_fionbio(&socket, true)?;
-            return AsyncFd::register_with_interest(socket, Interest::READABLE).map(Self::Handed);
+            let channel = std::os::unix::net::UnixStream::from(socket);
+            channel.set_nonblocking(true)?;
+            return tokio::net::UnixStream::from_std(channel).map(Self::Handed);
         }
         let listener = std::net::TcpListener::from(socket);
         listener.set_nonblocking(true)?;
@@ -39,7 +39,7 @@ impl Door {
         match self {
             Self::Listening(listener) => listener.accept().await.map(|(stream, _)| stream),
             Self::Handed(channel) => {
-                let taken = channel.async_io(Interest::READABLE, |channel| take(channel)).await?;
+                let taken = channel.async_io(Interest::READABLE, || take(channel)).await?;
                 let stream = std::net::TcpStream::from(taken);
                 stream.set_nonblocking(true)?;
                 TcpStream::from_std(stream)
