@@ -109,6 +109,13 @@ struct Attempt {
     mark: &'static str,
 }
 
+/// Connects to a socket by its path, and says so. The word is put together there, so that the line does not hold it.
+fn reach_socket(path: &str, word: &str) -> String {
+    let connect =
+        "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('REACHED-' + sys.argv[2])";
+    format!("python3 -c \"{connect}\" \"{path}\" {word}")
+}
+
 fn attempts(kit: &Bailiwick, origin: &Origin, listener: &Listener, socket: &Path) -> Vec<Attempt> {
     let at = |line: String, mark| Attempt { line, mark };
     let state = kit.outside().join("beside");
@@ -171,17 +178,10 @@ fn attempts(kit: &Bailiwick, origin: &Origin, listener: &Listener, socket: &Path
             ),
             "SENT-BY-SOCKET",
         ),
+        at(reach_socket(&socket.display().to_string(), "SOCKET"), "REACHED-SOCKET"),
         at(
-            format!(
-                "curl -s -m 5 --unix-socket {} http://x/ ; echo; test -S {} && echo SAW-SOCKET",
-                socket.display(),
-                socket.display()
-            ),
-            "SAW-SOCKET",
-        ),
-        at(
-            "test -S ~/.local/state/bailiwick/daemon.sock && echo SAW-DAEMON".into(),
-            "SAW-DAEMON",
+            reach_socket("$HOME/.local/state/bailiwick/daemon.sock", "DAEMON"),
+            "REACHED-DAEMON",
         ),
         at(
             "for p in /proc/[0-9]*; do grep -aqE 'd[a]emon.run' $p/cmdline && echo SAW-PROCESS; done".into(),

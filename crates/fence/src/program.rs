@@ -54,7 +54,8 @@ impl Image {
         for place in &self.places {
             let error = sys::become_program(place, &self.arguments, environment);
             match Errno::from_io_error(&error) {
-                Some(Errno::NOENT | Errno::NOTDIR) if self.missing(place) => {}
+                // Also what lies in a folder that the person may not enter.
+                Some(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) if self.missing(place) => {}
                 Some(Errno::NOENT) => {
                     refused = Some("the program that is to read it is not found inside the bailiwick".to_owned());
                 }

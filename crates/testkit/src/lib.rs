@@ -25,7 +25,7 @@ mod web;
 pub use agents::{Agent, claude, codex, gemini, goose, opencode};
 pub use dns::DnsSink;
 pub use origin::{Listener, Origin};
-pub use product::{Bailiwick, Done, finish};
+pub use product::{Bailiwick, Done, at_level_process, finish, level};
 pub use registries::registries;
 pub use scripted_model::{ModelRequest, ScriptedModel, Turn};
 pub use skip::skip;

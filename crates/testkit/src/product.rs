@@ -148,7 +148,12 @@ impl Bailiwick {
     /// The product with these arguments, in the project, ready to be started. For a terminal or a long run.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.outside_command(product());
-        command.args(arguments);
+        let level = level();
+        let (first, rest) = match (arguments.split_first(), &level) {
+            (Some((&"run", rest)), Some(level)) if !rest.contains(&"--level") => (vec!["run", "--level", level], rest),
+            _ => (Vec::new(), arguments),
+        };
+        command.args(first).args(rest);
         command
     }
 
@@ -215,6 +220,19 @@ impl Bailiwick {
             .envs(agent.environment.iter().map(|(name, value)| (name, value)));
         finish(command, LIMIT)
     }
+}
+
+/// The level of fence that every run of a test names, where one is set for the whole run of the tests
+/// (`BAILIWICK_TEST_LEVEL`); else each takes the machine's strongest.
+pub fn level() -> Option<String> {
+    std::env::var("BAILIWICK_TEST_LEVEL")
+        .ok()
+        .filter(|level| !level.is_empty())
+}
+
+/// True when tests run without namespaces.
+pub fn at_level_process() -> bool {
+    level().as_deref() == Some("process")
 }
 
 impl Default for Bailiwick {

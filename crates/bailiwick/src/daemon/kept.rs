@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use bailiwick_model::AbsPath;
+use bailiwick_model::{AbsPath, Level};
 use bailiwick_policy::Settings;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, renameat, statat, symlinkat,
@@ -74,8 +74,9 @@ impl<'a> Kept<'a> {
         }
     }
 
-    /// Makes the folders and what lies in them; says for each place where it lies outside.
-    pub fn lay(&self, places: &Places) -> Result<BTreeMap<AbsPath, AbsPath>, Failure> {
+    /// Makes the folders and what lies in them; says for each place where it lies outside. Where nothing can be mounted,
+    /// what is shown below a kept folder is linked there.
+    pub fn lay(&self, places: &Places, level: Level) -> Result<BTreeMap<AbsPath, AbsPath>, Failure> {
         let own = places.context(self.root);
         let refuse = |what: &str, e: Errno| {
             Failure::fault(format!(
@@ -105,7 +106,7 @@ impl<'a> Kept<'a> {
                 continue;
             }
             let folder = into(&home, &rest).map_err(|e| refuse(&format!("`{place}`"), e))?;
-            let laid = self.furnish(place, &folder);
+            let laid = self.furnish(place, &folder, level);
             laid.map_err(|(what, e)| refuse(&format!("`{what}`"), e))?;
             let outside = own.join("home").join(rest.join("/"));
             let outside = AbsPath::new(outside).map_err(|e| Failure::fault(e.to_string()))?;
@@ -139,7 +140,7 @@ impl<'a> Kept<'a> {
     }
 
     /// Lays into one kept folder what belongs there. The error names the place at fault.
-    fn furnish(&self, place: &AbsPath, folder: &OwnedFd) -> Result<(), (AbsPath, Errno)> {
+    fn furnish(&self, place: &AbsPath, folder: &OwnedFd, level: Level) -> Result<(), (AbsPath, Errno)> {
         let settings = self.settings;
         for (path, text) in &settings.kept_files {
             let Some(steps) = below(place, path) else { continue };
@@ -148,7 +149,11 @@ impl<'a> Kept<'a> {
         }
         for tree in &self.shown {
             let Some(steps) = below(place, tree) else { continue };
-            self.mount_point(folder, &steps, tree).map_err(|e| (tree.clone(), e))?;
+            let shown = match level {
+                Level::Namespace => self.mount_point(folder, &steps, tree),
+                Level::Process => show_by_link(folder, &steps, tree),
+            };
+            shown.map_err(|e| (tree.clone(), e))?;
         }
         for (path, to) in &settings.kept_links {
             let (Some(steps), Ok(from)) = (below(place, path), openat(CWD, to.as_str(), FOLDER, Mode::empty())) else {
@@ -203,6 +208,20 @@ impl<'a> Kept<'a> {
             put(&above, name, b"")
         }
     }
+}
+
+/// Has a link lead to a tree of the person's, in place of what it would be mounted on.
+fn show_by_link(folder: &OwnedFd, steps: &[&str], tree: &AbsPath) -> Result<(), Errno> {
+    let Some((name, above)) = steps.split_last() else {
+        return Ok(());
+    };
+    let above = into(folder, above)?;
+    match statat(&above, *name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(kind) if kind.is_dir() => unlinkat(&above, *name, AtFlags::REMOVEDIR)?,
+        Ok(_) => unlinkat(&above, *name, AtFlags::empty())?,
+        Err(_) => {}
+    }
+    symlinkat(tree.as_str(), &above, *name)
 }
 
 /// True when a kept folder can stand at its place. In a tree of the person's that is shown, a folder must be there to

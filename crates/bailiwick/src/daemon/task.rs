@@ -303,7 +303,7 @@ fn begin(
         policy.settings(),
     );
     let devices = granted_devices(order, policy)?;
-    let laid = kept.lay(&daemon.places).map_err(of_failure)?;
+    let laid = kept.lay(&daemon.places, level).map_err(of_failure)?;
     let shared = kept.shared(&daemon.places).map(Arc::new);
     let (notes, kept) = (kept.notes, laid);
     let planning = plan::make(&Materials {

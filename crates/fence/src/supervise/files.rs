@@ -290,6 +290,9 @@ impl Supervisor {
             May::Write
         } else if name == "pts" {
             May::Read
+        } else if self.charge.scope.is_granted(path) {
+            // A device that the person names.
+            May::Write
         } else {
             May::Nothing
         }

@@ -162,6 +162,11 @@ impl Scope {
         }
     }
 
+    /// True for what is granted by itself: a device, a socket.
+    pub(crate) fn is_granted(&self, path: &Path) -> bool {
+        AbsPath::new(path).is_ok_and(|path| self.trees.iter().any(|tree| tree.source == path))
+    }
+
     /// The nearest tree that holds a place, as with mounts.
     fn tree_of(&self, path: &AbsPath) -> Option<&Seen> {
         let holding = self.trees.iter().filter(|tree| tree.source.holds(path));

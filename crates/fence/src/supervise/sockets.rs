@@ -1,7 +1,7 @@
 //! Sockets where the network is the machine's: who may be connected to, and where the agent may listen.
 //!
 //! Answers: what takes the place of a loopback of the fence's own? Promises: P1. A connection goes to a *door*, which the
-//! network gate serves outside; to a socket that the agent itself listens on; or nowhere. The agent listens on the
+//! network gate serves outside; to a socket that the agent itself listens on; to one that is granted by itself; or nowhere. The agent listens on the
 //! loopback only, whatever it asked for, since the machine's other addresses are seen from elsewhere.
 //! A connection to a door is made here, to a listener that lives for this one connection; its other end is handed to
 //! the gate. So no door has an address that others could use.
@@ -195,7 +195,11 @@ impl Supervisor {
                 let known = lock(&self.sockets)
                     .paths
                     .contains(&(there.stat.st_dev, there.stat.st_ino));
-                if !known || self.may(&there) < May::Write {
+                let granted = there
+                    .path
+                    .as_deref()
+                    .is_some_and(|path| self.charge.scope.is_granted(path));
+                if !granted && (!known || self.may(&there) < May::Write) {
                     return Err(Errno::ACCESS);
                 }
                 self.later(caller, move |_| {
