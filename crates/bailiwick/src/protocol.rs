@@ -282,6 +282,8 @@ pub struct RunningTask {
     pub started: bailiwick_model::Millis,
     /// Its ports that are seen outside.
     pub publish: Vec<Port>,
+    /// Where it finds what is handed in.
+    pub handover: AbsPath,
     /// True when it has a terminal and goes on when nobody attends it.
     pub lasting: bool,
     /// True when a command attends it.

@@ -12,7 +12,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use bailiwick_testkit::Bailiwick;
+use bailiwick_testkit::{Bailiwick, at_level_process};
 
 /// A fresh home of whoever runs the test, and one of an ordinary user.
 fn kits() -> [Bailiwick; 2] {
@@ -86,13 +86,15 @@ fn ask(port: u16) -> Option<String> {
 
 #[test]
 fn p11_a_port_is_seen_outside_as_long_as_the_task_runs() {
+    // Where the loopback is the machine's, each port that the agent listens on is seen.
+    let all_seen = at_level_process();
     for kit in kits() {
         for address in ["127.0.0.1", "::1"] {
             let _ = std::fs::remove_file(kit.project().join("began"));
             let (inside, outside) = (free_port(), free_port());
             // Without the option nothing is seen.
             let mut hidden = begun(&kit, &["-q"], &server(inside, address));
-            assert_eq!(ask(inside), None);
+            assert_eq!(ask(inside).is_some(), all_seen && address == "127.0.0.1");
             rustix::process::kill_process(rustix::process::Pid::from_child(&hidden), rustix::process::Signal::TERM)
                 .unwrap();
             hidden.wait().unwrap();
@@ -102,7 +104,7 @@ fn p11_a_port_is_seen_outside_as_long_as_the_task_runs() {
             for _ in 0..20 {
                 assert_eq!(ask(outside).as_deref(), Some("hello there\n"), "{address}");
             }
-            assert_eq!(ask(inside), None, "only the named port");
+            assert!(all_seen || ask(inside).is_none(), "only the named port");
             let status = kit.run(&["status"]).ok().stdout;
             assert!(
                 status.contains(&format!("port {inside} inside is seen at 127.0.0.1:{outside}")),
@@ -163,7 +165,7 @@ fn p2_a_project_publishes_only_when_it_is_trusted() {
         &format!("extends = [\"coding\"]\n[network]\npublish = [{port}]\n"),
     );
     let child = begun(&kit, &["-q"], &server(port, "127.0.0.1"));
-    assert_eq!(ask(port), None, "nobody trusts the file");
+    assert!(at_level_process() || ask(port).is_none(), "nobody trusts the file");
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
     ended(child);
     kit.run(&["trust"]).ok();
@@ -200,10 +202,11 @@ fn p10_a_copy_is_handed_in_while_the_agent_runs_and_is_on_record() {
         assert!(kit.run(&["give", report]).status_is(2).stderr.contains("no task runs"));
         let child = waits(
             &kit,
-            "echo $BAILIWICK_HANDOVER; cd /tmp/handover; cat report.txt other sub/deep/x; find . | sort; echo more >> report.txt; cat ~/private/report.txt",
+            "echo $BAILIWICK_HANDOVER; cd $BAILIWICK_HANDOVER; cat report.txt other sub/deep/x; find . | sort; echo more >> report.txt; cat ~/private/report.txt",
         );
         let given = kit.run(&["give", report]).ok();
-        assert_eq!(given.stdout, "/tmp/handover/report.txt (8 bytes)\n");
+        let place = given.stdout.strip_suffix("/report.txt (8 bytes)\n").unwrap().to_owned();
+        assert!(at_level_process() || place == "/tmp/handover", "{place}");
         let again = kit.run(&["give", report]).status_is(1);
         assert!(
             again.stderr.contains("already") && again.stderr.contains("--as"),
@@ -216,7 +219,9 @@ fn p10_a_copy_is_handed_in_while_the_agent_runs_and_is_on_record() {
         let (status, out, errors) = go(child);
         assert_eq!(
             out,
-            "/tmp/handover\nfigures\nfigures\ndeep\n.\n./other\n./report.txt\n./sub\n./sub/deep\n./sub/deep/x\n./sub/tool.sh\n",
+            format!(
+                "{place}\nfigures\nfigures\ndeep\n.\n./other\n./report.txt\n./sub\n./sub/deep\n./sub/deep/x\n./sub/tool.sh\n"
+            ),
             "{errors}"
         );
         assert_ne!(status, 0, "the file itself is not there");
@@ -242,7 +247,7 @@ fn p8_what_somebody_laid_in_a_files_place_is_not_given() {
     std::os::unix::fs::symlink(kit.home().join(".ssh/id_ed25519"), kit.project().join("planted")).unwrap();
     std::os::unix::fs::symlink(kit.home().join(".ssh"), kit.project().join("docs")).unwrap();
     assert!(kit.shell_outside("mkfifo pipe").status == 0);
-    let child = waits(&kit, "ls -A /tmp/handover");
+    let child = waits(&kit, "ls -A $BAILIWICK_HANDOVER");
     for (bad, why) in [
         ("planted", "symbolic link"),
         ("docs/id_ed25519", "symbolic link"),

@@ -20,7 +20,6 @@ use rustix::io::Errno;
 
 use super::choose;
 use crate::cli::GiveArgs;
-use crate::daemon::plan::HANDOVER;
 use crate::failure::{Done, Failure};
 use crate::link::Link;
 use crate::places::Places;
@@ -60,7 +59,7 @@ pub fn run(args: &GiveArgs) -> Done {
         let given: Vec<_> = giving
             .given
             .iter()
-            .map(|(path, bytes)| serde_json::json!({ "path": format!("{HANDOVER}/{path}"), "bytes": bytes }))
+            .map(|(path, bytes)| serde_json::json!({ "path": format!("{}/{path}", task.handover), "bytes": bytes }))
             .collect();
         tellln!(
             "{}",
@@ -68,7 +67,7 @@ pub fn run(args: &GiveArgs) -> Done {
         );
     } else {
         for (path, bytes) in &giving.given {
-            tellln!("{HANDOVER}/{} ({bytes} bytes)", visible(path));
+            tellln!("{}/{} ({bytes} bytes)", task.handover, visible(path));
         }
         for path in &giving.left_out {
             talkln!("bailiwick: left out `{}`: neither a file nor a folder", visible(path));

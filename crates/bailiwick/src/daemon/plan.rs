@@ -22,7 +22,7 @@ use crate::protocol::RunOrder;
 pub const PROXY_PORT: u16 = 3128;
 
 /// The scratch folder into which the person can hand copies of files while the task runs.
-pub const HANDOVER: &str = "/tmp/handover";
+const HANDOVER: &str = "/tmp/handover";
 
 /// Where programs are looked for when nothing says.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

@@ -323,11 +323,14 @@ fn begin(
         machine_memory: machine_memory(),
     });
     let planning = planning.ok_or_else(|| fault(Code::Fault, "the fence could not be planned", "", ""))?;
+    let handover = planning.plan.handover.clone().unwrap_or_else(AbsPath::root);
     let ordered: Vec<Published> = order.publish.iter().map(|port| (*port).into()).collect();
     let published = publish::wanted(&policy.settings().publish, &ordered, &planning.plan.listen)?;
     // Where the loopback is the machine's, a port that keeps its number is seen outside already.
     let seen = |port: &&Published| level == Level::Process && port.inside == port.outside;
     let joined: Vec<Published> = published.iter().filter(|port| !seen(port)).copied().collect();
+    // All of them must be free, also those that the agent itself will take.
+    drop(publish::listen(&published)?);
     let ports = publish::listen(&joined)?;
     let planned = Planned {
         level,
@@ -420,6 +423,7 @@ fn begin(
         command: row.command.clone(),
         started: row.started,
         publish: published.into_iter().map(Into::into).collect(),
+        handover,
         lasting: order.terminal.is_some() && !order.tied,
         attended: false,
     };

@@ -225,8 +225,9 @@ fn c068_each_event_is_one_record_whatever_is_in_its_names() {
              proxy(b'CONNECT evil' + name.split('\\n')[1].encode() + b'.test:443 HTTP/1.1\\r\\n\\r\\n')\n\
              proxy(b'CONNECT evil\\xe2\\x80\\xaetest.example.test:443 HTTP/1.1\\r\\n\\r\\n')\n\
              label = name.encode()[:60]\n\
-             s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5)\n\
-             s.sendto(b'\\x12\\x34\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + bytes([len(label)]) + label + b'\\4test\\0\\0\\1\\0\\1', ('127.0.0.1', 53)); print(s.recv(999))\n",
+             s = socket.create_connection(('127.0.0.1', 53), 5)\n\
+             ask = b'\\x12\\x34\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + bytes([len(label)]) + label + b'\\4test\\0\\0\\1\\0\\1'\n\
+             s.sendall(bytes([0, len(ask)]) + ask); print(s.recv(999))\n",
         );
         kit.run(&["run", "-q", "--", "python3", "odd.py", FORGED]).ok();
         // A context whose folder has such a name, and whose file is trusted.

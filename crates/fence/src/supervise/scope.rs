@@ -83,6 +83,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Where a tree of the fence's own is seen.
+    fn kept(&self) -> Option<&AbsPath> {
+        (self.source != self.target).then_some(&self.target)
+    }
+
     /// The path by which rules know a place.
     fn known_as(&self, path: &AbsPath) -> AbsPath {
         let rest = path.as_str().strip_prefix(self.source.as_str()).unwrap_or_default();
@@ -150,12 +155,12 @@ impl Scope {
         let Some(tree) = self.tree_of(&path) else {
             return May::Nothing;
         };
-        let path = tree.known_as(&path);
+        let (path, kept) = (tree.known_as(&path), tree.kept());
         let granted = match tree.mode {
             BindMode::Read => May::Read,
             BindMode::Write => May::Write,
         };
-        match self.protection(&path, object) {
+        match self.protection(&path, object, kept) {
             Some(Protection::Hide) => May::Nothing,
             Some(Protection::Guard | Protection::GuardFile) => granted.min(May::Read),
             None => granted,
@@ -173,14 +178,17 @@ impl Scope {
         holding.max_by_key(|tree| tree.source.as_str().len())
     }
 
-    fn protection(&self, path: &AbsPath, object: Object) -> Option<Protection> {
+    /// In a tree of the fence's own (`kept`), only what is named there is protected: it is not the place that rules at
+    /// large are about.
+    fn protection(&self, path: &AbsPath, object: Object, kept: Option<&AbsPath>) -> Option<Protection> {
+        let at_large = |pattern: &PathPattern| kept.is_some_and(|kept| !kept.holds(&pattern.anchor()));
         let by_pattern = self.protected.candidates(path).filter_map(|(pattern, protection)| {
             let meant = match protection {
                 // A file alone is meant: not what is in a folder of the name.
                 Protection::GuardFile => !object.folder && pattern.matches(path),
                 Protection::Guard | Protection::Hide => pattern.covers(path),
             };
-            meant.then_some(*protection)
+            (meant && !at_large(pattern)).then_some(*protection)
         });
         let by_place = self
             .places
@@ -261,6 +269,7 @@ mod tests {
         assert_eq!(may("/state/other"), May::Nothing);
         assert_eq!(may("/state/kept/x"), May::Write, "rules know it by where it is seen");
         assert_eq!(may("/state/kept/settings"), May::Read);
+        assert_eq!(may("/state/kept/.git/hooks"), May::Write, "not named there");
     }
 
     #[test]
