@@ -277,7 +277,7 @@ mod tests {
     fn as_table() -> String {
         let mut out = String::from("| promise | level `namespace` | level `process` |\n|---|---|---|\n");
         for promise in &PROMISES {
-            let _ = write!(out, "| {} {} |", promise.id, promise.name);
+            let _ = write!(out, "| {} ({}) |", promise.name, promise.id);
             for level in Level::ALL {
                 let kept = match promise.kept(Some(level)) {
                     Kept::Not => "pending",
