@@ -179,7 +179,7 @@ fn a_task_goes_on_when_its_person_leaves_and_comes_back() {
         let mut second = Window::open(&kit, &["attach", &id[..6]]);
         window.until("is attended from elsewhere now");
         assert_eq!(window.ends(), 0);
-        second.says("kill %1; wait; echo second\r");
+        second.says("kill -KILL %1; wait %1; echo second\r");
         second.until("second\r\n");
         second.says("exit 5\r");
         second.until("has ended with status 5");

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, Stdio, decode, encode};
+use bailiwick_model::Level;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{
@@ -271,7 +272,7 @@ fn become_agent(
         rustix::process::umask(Mode::from_raw_mode(0o022));
         let folder = plan.directory.to_path_buf();
         rustix::process::chdir(&folder).or_say(|| format!("cannot start in `{}`", plan.directory.as_str()))?;
-        limits::set(&plan.limits, grouped)?;
+        limits::set(&plan.limits, grouped, plan.level == Level::Namespace)?;
         sys::default_signals();
         Ok((image, environment))
     };

@@ -75,9 +75,24 @@ pub(crate) fn delegated() -> Option<PathBuf> {
     (has("memory") && has("pids") && writable).then(|| above.to_path_buf())
 }
 
+/// How many processes and threads of this process's user run on the machine.
+fn of_user() -> u64 {
+    let user = format!("\nUid:\t{}\t", rustix::process::getuid().as_raw());
+    let threads = |entry: fs::DirEntry| {
+        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        if !status.contains(&user) {
+            return None;
+        }
+        let line = status.lines().find_map(|line| line.strip_prefix("Threads:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    fs::read_dir("/proc").map_or(0, |entries| entries.flatten().filter_map(threads).sum())
+}
+
 /// Sets the limits on this process and what it starts. Without a control group they stand for it; with one, core
-/// files alone are stopped.
-pub(crate) fn set(limits: &Limits, grouped: bool) -> Result<(), LaunchFault> {
+/// files alone are stopped. Where the fence is no user namespace of its own (`alone` is false), the kernel counts all
+/// that its user runs: what runs already is added.
+pub(crate) fn set(limits: &Limits, grouped: bool, alone: bool) -> Result<(), LaunchFault> {
     let bound = |what, limit: Option<u64>| {
         let Some(limit) = limit else {
             return Ok(());
@@ -89,7 +104,12 @@ pub(crate) fn set(limits: &Limits, grouped: bool) -> Result<(), LaunchFault> {
         setrlimit(what, both).or_say(|| format!("cannot limit the program to {limit}"))
     };
     if !grouped {
-        bound(Resource::Nproc, limits.processes)?;
+        let others = if alone || limits.processes.is_none() {
+            0
+        } else {
+            of_user()
+        };
+        bound(Resource::Nproc, limits.processes.map(|own| own.saturating_add(others)))?;
         bound(Resource::Data, limits.memory)?;
     }
     // A core file may be handed to a program of the machine's that runs outside every fence.
