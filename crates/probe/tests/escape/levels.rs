@@ -7,6 +7,8 @@ pub struct Level {
     pub name: &'static str,
     /// How `run` is asked for it.
     pub arguments: &'static [&'static str],
+    /// True when root's fences can be of it.
+    pub for_root: bool,
     /// True when it can be put up in a container as engines make them.
     pub in_containers: bool,
     /// Attempts that it does not hold yet, and what they wait for. One that is held must go from here.
@@ -16,23 +18,36 @@ pub struct Level {
 /// Names that are not there when a task starts: a mount has nothing to lie on.
 const ABSENT: &str = "the powerbox, to guard names that are absent at the start";
 
+/// What is guarded stays guarded where its folder goes; in that folder's place a new one can be made, without it.
+const MOVED: &str = "a choice: folders above a guarded place may be renamed, and it goes along";
+
 /// The levels that are tried.
-pub const LEVELS: &[Level] = &[Level {
-    name: "namespace",
-    arguments: &[],
-    in_containers: false,
-    pending: &[
-        ("guarded-nested-parent-swapped", ABSENT),
-        ("names-claude-deeper", ABSENT),
-        ("names-claude-local", ABSENT),
-        ("names-envrc-deeper", ABSENT),
-        ("names-folder-renamed-to-git", ABSENT),
-        ("names-git-commondir", ABSENT),
-        ("names-git-config-worktree", ABSENT),
-        ("names-idea", ABSENT),
-        ("names-mcp-deeper", ABSENT),
-        ("names-repository-of-its-own", ABSENT),
-        ("names-rules-deeper", ABSENT),
-        ("names-vscode-deeper", ABSENT),
-    ],
-}];
+pub const LEVELS: &[Level] = &[
+    Level {
+        name: "process",
+        arguments: &["--level", "process"],
+        for_root: false,
+        in_containers: true,
+        pending: &[("guarded-nested-parent-swapped", MOVED)],
+    },
+    Level {
+        name: "namespace",
+        arguments: &[],
+        for_root: true,
+        in_containers: false,
+        pending: &[
+            ("guarded-nested-parent-swapped", ABSENT),
+            ("names-claude-deeper", ABSENT),
+            ("names-claude-local", ABSENT),
+            ("names-envrc-deeper", ABSENT),
+            ("names-folder-renamed-to-git", ABSENT),
+            ("names-git-commondir", ABSENT),
+            ("names-git-config-worktree", ABSENT),
+            ("names-idea", ABSENT),
+            ("names-mcp-deeper", ABSENT),
+            ("names-repository-of-its-own", ABSENT),
+            ("names-rules-deeper", ABSENT),
+            ("names-vscode-deeper", ABSENT),
+        ],
+    },
+];

@@ -161,6 +161,7 @@ fn try_all(make: fn() -> Bailiwick, who: &str, setting: Setting) {
     for level in LEVELS
         .iter()
         .filter(|level| setting == Setting::Machine || level.in_containers)
+        .filter(|level| level.for_root || !who.starts_with("root"))
     {
         let queue = Mutex::new(units(&wanted));
         for (id, _) in level.pending {
@@ -300,19 +301,8 @@ fn p1_no_attempt_gets_out_of_a_fence_in_a_container() {
         return bailiwick_testkit::skip("no level can be put up in a container yet");
     }
     if !in_a_network_of_its_own("p1_no_attempt_gets_out_of_a_fence_in_a_container") {
-        let root: fn() -> Bailiwick = || Bailiwick::new().in_a_container();
+        // Root's fences need namespaces, which a container refuses.
         let ordinary: fn() -> Bailiwick = || Bailiwick::as_ordinary_user().in_a_container();
-        try_all(
-            root,
-            if is_root() {
-                "root in a container"
-            } else {
-                "a user in a container"
-            },
-            Setting::Container,
-        );
-        if is_root() {
-            try_all(ordinary, "an ordinary user in a container", Setting::Container);
-        }
+        try_all(ordinary, "an ordinary user in a container", Setting::Container);
     }
 }
