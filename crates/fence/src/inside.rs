@@ -120,7 +120,14 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
             .chain(found.warnings)
             .collect(),
     };
-    let pid = start(plan, floor, orders.filters, &stdio, orders.grouped, None)?;
+    let beginning = Beginning {
+        plan,
+        filters: orders.filters,
+        stdio: &stdio,
+        grouped: orders.grouped,
+        watched: None,
+    };
+    let pid = start(&beginning, floor)?;
     let mut along: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
     along.extend(stdio.master.as_ref().map(AsFd::as_fd));
     let started = Hear::Started {
@@ -221,22 +228,28 @@ fn drop_privileges() -> Result<(), LaunchFault> {
     drop_all().or_say(|| "cannot give up privileges".into())
 }
 
-/// Starts the program. Comes back when it runs, or with the reason why it does not. Where the filters ask a supervisor,
-/// `watched` is told the descriptor of held calls.
-pub(crate) fn start(
-    plan: &FencePlan,
-    floor: Floor,
-    filters: &Filters,
-    stdio: &Ends,
-    grouped: bool,
-    watched: Option<&OwnedFd>,
-) -> Result<Pid, LaunchFault> {
+/// How the program begins, besides its floor.
+pub(crate) struct Beginning<'a> {
+    /// The fence.
+    pub plan: &'a FencePlan,
+    /// Its filters.
+    pub filters: &'a Filters,
+    /// Its input and output.
+    pub stdio: &'a Ends,
+    /// True when a control group limits it.
+    pub grouped: bool,
+    /// Where the filters ask a supervisor: who is told the descriptor of held calls.
+    pub watched: Option<&'a OwnedFd>,
+}
+
+/// Starts the program. Comes back when it runs, or with the reason why it does not.
+pub(crate) fn start(beginning: &Beginning<'_>, floor: Floor) -> Result<Pid, LaunchFault> {
     let say = || "cannot start a process".to_owned();
     let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).or_say(say)?;
     let pid = match sys::fork().or_say(say)? {
         Fork::Parent(pid) => pid,
         Fork::Child => {
-            let fault = become_agent(plan, floor, filters, stdio, grouped, watched);
+            let fault = become_agent(beginning, floor);
             if let Ok(frame) = encode(&fault) {
                 let _ = rustix::io::write(&tell, &frame);
             }
@@ -256,29 +269,23 @@ pub(crate) fn start(
 }
 
 /// Takes the last steps on the way to the program. Comes back only with a fault.
-fn become_agent(
-    plan: &FencePlan,
-    floor: Floor,
-    filters: &Filters,
-    stdio: &Ends,
-    grouped: bool,
-    watched: Option<&OwnedFd>,
-) -> LaunchFault {
+fn become_agent(beginning: &Beginning<'_>, floor: Floor) -> LaunchFault {
+    let Beginning { plan, filters, .. } = beginning;
     let prepare = || -> Result<(program::Image, Vec<CString>), LaunchFault> {
         let image = program::Image::of(plan)?;
         let environment = program::environment(plan)?;
-        stdio.take().or_say(|| "cannot take the terminal".into())?;
+        beginning.stdio.take().or_say(|| "cannot take the terminal".into())?;
         sys::close_at_exec_from(3).or_say(|| "cannot close descriptors".into())?;
         rustix::process::umask(Mode::from_raw_mode(0o022));
         let folder = plan.directory.to_path_buf();
         rustix::process::chdir(&folder).or_say(|| format!("cannot start in `{}`", plan.directory.as_str()))?;
-        limits::set(&plan.limits, grouped, plan.level == Level::Namespace)?;
+        limits::set(&plan.limits, beginning.grouped, plan.level == Level::Namespace)?;
         sys::default_signals();
         Ok((image, environment))
     };
     match prepare() {
         Ok((image, environment)) => {
-            let laid = floor.lay().and_then(|()| match watched {
+            let laid = floor.lay().and_then(|()| match beginning.watched {
                 None => filters.lay(),
                 Some(watched) => filters.lay_watched(|listener| tell_listener(watched, &listener)),
             });

@@ -5,8 +5,8 @@
 //! nothing left to refuse but what the machine refuses.
 //! Not here: the bytes (`channel`).
 
-use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, PROTOCOL, Stdio};
-use bailiwick_model::Level;
+use bailiwick_gate::{Bind, FencePlan, FenceReport, LaunchFault, ListenKind, PROTOCOL, Stdio};
+use bailiwick_model::{AbsPath, Level};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::failed;
@@ -173,7 +173,7 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
         return refuse("0 is never an identity of a fence".into());
     }
     if plan.level == Level::Process {
-        crate::process::check(plan)?;
+        check_unmounted(plan)?;
     }
     let reserved = |path: &str| matches!(path, "/" | "/dev" | "/.bailiwick") || below(path, "/proc");
     let targets = plan.binds.iter().map(|bind| bind.target.as_str());
@@ -187,6 +187,30 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
     }
     if let Some(path) = plan.handover.as_ref().filter(|path| !plan.scratch.contains(path)) {
         return refuse(format!("`{path}` is to be handed things, and is no scratch folder"));
+    }
+    Ok(())
+}
+
+/// Checks an order for a fence that mounts nothing (level `process`).
+fn check_unmounted(plan: &FencePlan) -> Result<(), LaunchFault> {
+    let refuse = |cause: String| Err(failed("cannot carry out the order at level `process`", cause));
+    let linked = |bind: &Bind| plan.links.iter().any(|(_, to)| *to == bind.source);
+    if let Some(bind) = plan
+        .binds
+        .iter()
+        .find(|bind| bind.source != bind.target && !linked(bind))
+    {
+        return refuse(format!("`{}` cannot be seen at another place", bind.source.as_str()));
+    }
+    if plan.listen.iter().any(|one| one.kind == ListenKind::Datagram) {
+        return refuse("there are no datagrams".into());
+    }
+    let outside = |at: &AbsPath| !plan.scratch.iter().any(|folder| below(at.as_str(), folder.as_str()));
+    if let Some((at, _)) = plan.links.iter().find(|(at, _)| outside(at)) {
+        return refuse(format!("the link `{}` lies outside the scratch folders", at.as_str()));
+    }
+    if plan.identity.inside != plan.identity.outside {
+        return refuse("nobody has another number inside".into());
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::{Bind, FencePlan, FenceReport, LaunchFault, ListenKind};
+use bailiwick_gate::{FencePlan, FenceReport, LaunchFault};
 use bailiwick_model::AbsPath;
 use rustix::fs::{AtFlags, CWD, statat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -28,8 +28,8 @@ use crate::errand;
 use crate::fault::{Says, failed, hint};
 use crate::filter::Filters;
 use crate::floor::Floor;
-use crate::inside::{self, Ends, Orders, Program};
-use crate::order::{Hear, below};
+use crate::inside::{self, Beginning, Ends, Orders, Program};
+use crate::order::Hear;
 use crate::search::{self, Found};
 use crate::supervise::caller::descendants;
 use crate::supervise::scope::{Scope, Seen};
@@ -137,30 +137,6 @@ pub(crate) fn clear(plan: &FencePlan) {
     }
 }
 
-/// Says why a plan cannot be carried out at this level; changes nothing.
-pub(crate) fn check(plan: &FencePlan) -> Result<(), LaunchFault> {
-    let refuse = |cause: String| Err(failed("cannot carry out the order at level `process`", cause));
-    let linked = |bind: &Bind| plan.links.iter().any(|(_, to)| *to == bind.source);
-    if let Some(bind) = plan
-        .binds
-        .iter()
-        .find(|bind| bind.source != bind.target && !linked(bind))
-    {
-        return refuse(format!("`{}` cannot be seen at another place", bind.source.as_str()));
-    }
-    if plan.listen.iter().any(|one| one.kind == ListenKind::Datagram) {
-        return refuse("there are no datagrams".into());
-    }
-    let outside = |at: &AbsPath| !plan.scratch.iter().any(|folder| below(at.as_str(), folder.as_str()));
-    if let Some((at, _)) = plan.links.iter().find(|(at, _)| outside(at)) {
-        return refuse(format!("the link `{}` lies outside the scratch folders", at.as_str()));
-    }
-    if plan.identity.inside != plan.identity.outside {
-        return refuse("nobody has another number inside".into());
-    }
-    Ok(())
-}
-
 fn scope(plan: &FencePlan, trees: &Trees, found: &Found) -> Scope {
     let mut places = HashMap::new();
     let mut twins = HashMap::new();
@@ -218,7 +194,14 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
     Floor::on_machine(plan, &trees, orders.landlock, false)?.lay()?;
     let floor = Floor::on_machine(plan, &trees, orders.landlock, true)?;
     let (mine, theirs) = Channel::pair().or_say(|| "cannot make a channel".into())?;
-    let pid = inside::start(plan, floor, orders.filters, &stdio, orders.grouped, Some(&theirs))?;
+    let beginning = Beginning {
+        plan,
+        filters: orders.filters,
+        stdio: &stdio,
+        grouped: orders.grouped,
+        watched: Some(&theirs),
+    };
+    let pid = inside::start(&beginning, floor)?;
     drop(theirs);
     let listener = listener(mine)?;
     let charge = Charge {

@@ -39,7 +39,7 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 /// What of `/proc` can be looked at only.
 const PROC_FIXED: [&str; 5] = ["sys", "sysrq-trigger", "irq", "bus", "fs"];
 /// What of `/proc` is covered: it tells of the machine, not of the fence.
-const PROC_HIDDEN: [&str; 9] = [
+pub(crate) const PROC_HIDDEN: [&str; 9] = [
     "kcore",
     "kmsg",
     "keys",

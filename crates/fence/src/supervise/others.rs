@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::caller::{Caller, descendants, descends, group_of};
 use super::scope::May;
 use super::{Done, Supervisor};
+use crate::root::PROC_HIDDEN;
 
 fn own_number() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
@@ -36,24 +37,11 @@ pub(super) fn is_own_proc(path: &Path) -> bool {
     process_in(path).is_some_and(is_own)
 }
 
-/// What of `/proc` tells of the machine.
-const OF_THE_MACHINE: [&str; 9] = [
-    "kcore",
-    "kmsg",
-    "keys",
-    "key-users",
-    "timer_list",
-    "latency_stats",
-    "sched_debug",
-    "acpi",
-    "scsi",
-];
-
 /// What may be done in `/proc`: everything that the kernel allows for the agent's own processes, but for the machine's
 /// connections; of the rest, what concerns no process can be read.
 pub(super) fn may_in_proc(path: &Path) -> May {
     let network = path.components().any(|step| step.as_os_str() == "net");
-    let machine = OF_THE_MACHINE
+    let machine = PROC_HIDDEN
         .iter()
         .any(|name| path.starts_with(Path::new("/proc").join(name)));
     match process_in(path) {
