@@ -73,13 +73,23 @@ pub fn survey() -> Survey {
     let group = limits::delegated();
     let fuse = access("/dev/fuse", Access::READ_OK | Access::WRITE_OK).is_ok();
     let says = |found: bool, yes: &str, no: &str| if found { yes.to_owned() } else { no.to_owned() };
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let wsl = release.to_ascii_lowercase().contains("microsoft");
     let items = vec![
         Item {
             name: "landlock",
             found: landlock >= floor::LEAST,
             needed: ALWAYS,
-            seen: format!("version {landlock}, {} or newer is needed", floor::LEAST),
-            hint: "start the kernel with `landlock` among its security modules (lsm=…)",
+            seen: format!(
+                "version {landlock} of it in Linux {}, {} or newer is needed",
+                release.trim(),
+                floor::LEAST
+            ),
+            hint: if wsl {
+                "inside WSL2: `wsl --update`, and `kernelCommandLine=lsm=landlock,lockdown,yama` under `[wsl2]` in .wslconfig"
+            } else {
+                "Linux 6.2 or newer, started with `landlock` among its security modules (lsm=…)"
+            },
         },
         Item {
             name: "namespaces",
