@@ -286,3 +286,57 @@ fn change_a_byte(folder: &std::path::Path) -> bool {
     }
     false
 }
+
+/// The processes below one.
+fn below(pid: i32) -> Vec<i32> {
+    let mut all = vec![pid];
+    let mut place = 0;
+    while let Some(parent) = all.get(place) {
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+        all.extend(children.split_whitespace().filter_map(|word| word.parse::<i32>().ok()));
+        place += 1;
+    }
+    all
+}
+
+#[test]
+fn p4_without_daemon_launcher_and_supervisor_a_fence_without_namespaces_reaches_nothing_more() {
+    let kit = Bailiwick::as_ordinary_user();
+    let line = "echo $$ > began; echo $TMPDIR > scratch; while :; do : > tick; done";
+    let mut command = kit.command(&["run", "-q", "--level", "process", "--", "bash", "-c", line]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut run = command.spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !kit.project().join("tick").exists() {
+        assert!(Instant::now() < until, "the probe must run first");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let scratch = std::fs::read_to_string(kit.project().join("scratch")).unwrap();
+    let scratch = std::path::Path::new(scratch.trim()).parent().unwrap().to_owned();
+    assert!(scratch.is_dir());
+    let agent: i32 = std::fs::read_to_string(kit.project().join("began"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let mut all = below(daemon_pid(&kit));
+    // All but the agent, at once: its own processes are what is left.
+    all.retain(|pid| *pid != agent);
+    for pid in all.into_iter().rev() {
+        kill(pid);
+    }
+    run.wait().unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    std::fs::remove_file(kit.project().join("tick")).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(
+        !kit.project().join("tick").exists(),
+        "what is left opens no file any more"
+    );
+    // The next daemon clears up what is there.
+    kit.run(&["run", "-q", "--", "true"]).ok();
+    assert!(!scratch.exists(), "{}", scratch.display());
+    if let Some(agent) = rustix::process::Pid::from_raw(agent) {
+        let _ = rustix::process::kill_process(agent, rustix::process::Signal::KILL);
+    }
+}

@@ -281,6 +281,8 @@ fn become_agent(beginning: &Beginning<'_>, floor: Floor) -> LaunchFault {
         rustix::process::chdir(&folder).or_say(|| format!("cannot start in `{}`", plan.directory.as_str()))?;
         limits::set(&plan.limits, beginning.grouped, plan.level == Level::Namespace)?;
         sys::default_signals();
+        // Where no process table of its own ends with the first process, the program at least does.
+        set_parent_process_death_signal(Some(Signal::KILL)).or_say(|| "cannot tie the program to its fence".into())?;
         Ok((image, environment))
     };
     match prepare() {

@@ -18,6 +18,7 @@ pub mod plan;
 mod publish;
 pub mod refusals;
 mod replay;
+mod scratch;
 mod screen;
 pub mod spare;
 mod surroundings;
@@ -84,6 +85,9 @@ pub struct Daemon {
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// How many of the latest tasks are looked at for what a lost one left behind.
+const LOST_AT_MOST: u32 = 1000;
 
 /// Most compiled rule sets that are kept.
 const COMPILED: usize = 64;
@@ -244,6 +248,14 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
     std::fs::write(places.log_verifier(), format!("{verifier}\n"))
         .map_err(|e| Failure::fault(format!("cannot write the log's public key: {e}")))?;
     let store = Arc::new(SqliteStore::open(&places.store()).map_err(|fault| store_failure(&fault))?);
+    // What tasks left behind whose daemon, launcher and fence were all killed.
+    let rows = store.tasks(LOST_AT_MOST).map_err(|fault| store_failure(&fault))?;
+    for row in rows
+        .iter()
+        .filter(|row| row.state == bailiwick_gate::TaskState::Running)
+    {
+        scratch::clear(row.id);
+    }
     store.mark_lost(clock.now()).map_err(|fault| store_failure(&fault))?;
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     let refusals = refusals::Watched::over(log.clone());

@@ -14,6 +14,7 @@ use bailiwick_proxy::Service;
 
 use super::devices;
 use super::kept::placed;
+use super::scratch;
 use crate::git::settings::IGNORED;
 use crate::git::signing;
 use crate::protocol::RunOrder;
@@ -107,7 +108,7 @@ impl Own {
                 })
             }
             Level::Process => {
-                let top = scratch_top(from.task)?;
+                let top = scratch::top(from.task)?;
                 let below = |name: &str| top.join(name).ok();
                 let (home, temporary, handover) = (below("home")?, below("tmp")?, below("handover")?);
                 Some(Self {
@@ -119,11 +120,6 @@ impl Own {
             }
         }
     }
-}
-
-/// The folder that holds all scratch of a task where nothing can be mounted.
-pub fn scratch_top(task: TaskId) -> Option<AbsPath> {
-    AbsPath::new(format!("/tmp/bailiwick-{task}")).ok()
 }
 
 /// Makes the plan. None where the machine's own paths are no paths.

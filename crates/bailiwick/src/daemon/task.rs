@@ -22,6 +22,7 @@ use super::attend::Attendance;
 use super::kept::Kept;
 use super::logins::Shared;
 use super::plan::{self, Granted, Materials};
+use super::scratch;
 use super::screen::Screen;
 use super::spare::{Joiner, NetworkGate};
 use super::{Daemon, devices, gate_line, lock, publish, refusals};
@@ -140,6 +141,7 @@ impl Waiting {
         if let Some(Err(e)) = self.shared.as_ref().map(|shared| shared.gather()) {
             talkln!("bailiwick: the login of task {} could not be shared: {e}", self.row.id);
         }
+        scratch::clear(self.row.id);
         end(daemon, self.row.id, status);
         daemon.chores.end_gate(self.gate);
         let denied = daemon.refusals.end(self.row.id);
