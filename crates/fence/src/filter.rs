@@ -285,6 +285,44 @@ fn shared_network() -> Result<Rules, Fault> {
     // F_SETOWN and F_SETOWN_EX.
     let owners = [8, 15].map(|request| all_of([when(1, SeccompCmpOp::Eq, request)]));
     rules.insert(libc::SYS_fcntl, owners.into_iter().collect::<Result<_, _>>()?);
+    // FIOSETOWN and SIOCSPGRP do the same.
+    let mut requests = [0x8901, 0x8902]
+        .map(|request| all_of([when(1, SeccompCmpOp::Eq, request)]))
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
+    requests.append(&mut changes_by_request()?);
+    rules.insert(libc::SYS_ioctl, requests);
+    Ok(rules)
+}
+
+/// Requests that change a file which is open to read, or what stands in a folder, past every name: only a mount that is
+/// read-only stops them (ioctl_iflags(2), btrfs-ioctl(2)).
+fn changes_by_request() -> Result<Vec<SeccompRule>, Fault> {
+    /// Flags, generation and attributes of an inode; encryption, integrity.
+    const CHANGES: [u64; 8] = [
+        0x4008_6602,
+        0x4004_6602,
+        0x4008_7602,
+        0x4004_7602,
+        0x401c_5820,
+        0x800c_6613,
+        0xc050_6617,
+        0x4080_6685,
+    ];
+    /// The requests of btrfs, which others have taken up: sharing and comparing content, for which the target is open to
+    /// write.
+    const BTRFS: u64 = 0x9400;
+    const SHARING: [u64; 3] = [0x4004_9409, 0x4020_940d, 0xc018_9436];
+    let mut rules = CHANGES
+        .map(|request| all_of([when(1, SeccompCmpOp::Eq, request)]))
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
+    let others = SHARING.map(|request| when(1, SeccompCmpOp::Ne, request));
+    rules.push(all_of(
+        [when(1, SeccompCmpOp::MaskedEq(0xff00), BTRFS)]
+            .into_iter()
+            .chain(others),
+    )?);
     Ok(rules)
 }
 

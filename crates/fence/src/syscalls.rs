@@ -353,6 +353,8 @@ pub(crate) const WATCHED: &[c_long] = &[
     libc::SYS_linkat,
     libc::SYS_symlinkat,
     libc::SYS_renameat2,
+    // A watcher tells the names of what others make and open, anywhere.
+    libc::SYS_inotify_add_watch,
     // What Landlock does not stop: a file's own size, mode, owner and times.
     libc::SYS_truncate,
     libc::SYS_fchmod,

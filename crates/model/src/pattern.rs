@@ -274,6 +274,24 @@ impl PathPattern {
         }
         !Steps::done(&states) && states.contains(&true)
     }
+
+    /// True when this pattern says the same of what lies strictly below two folders, name by name, and of the folders
+    /// themselves: moved from the one to the other, nothing comes under it and nothing gets out. With `covers`, all below
+    /// what matches is meant as well.
+    pub fn agrees_below(&self, one: &AbsPath, other: &AbsPath, covers: bool) -> bool {
+        let read = |path: &AbsPath| {
+            let mut states = self.steps.start();
+            for segment in path.segments() {
+                if covers && Steps::done(&states) {
+                    break;
+                }
+                states = self.steps.read(&states, segment);
+            }
+            states
+        };
+        let (one, other) = (read(one), read(other));
+        one == other || (covers && Steps::done(&one) && Steps::done(&other))
+    }
 }
 
 /// Refuses, in text that a person wrote, wildcard forms of other tools: they would be taken as plain characters.
@@ -564,6 +582,27 @@ mod tests {
         );
         assert!(!pattern("/q/a").reaches_into(&path("/p")));
         assert!(!pattern("/*/a").reaches_into(&path("/p/b")));
+    }
+
+    #[test]
+    fn folders_are_alike_below_where_a_pattern_says_the_same() {
+        for (text, one, other, covers, yes) in [
+            ("/**/.env", "/p/a", "/q/b", true, true),
+            ("/**/.git/config", "/p/a", "/p/.git", true, false),
+            ("/**/.git/config", "/p/.git/refs", "/p/a", true, true),
+            ("/**/.git/modules/**/config", "/p/.git/modules/m", "/p/m", true, false),
+            ("/p/in/**/.token", "/p/in/f", "/p/in/g/h", true, true),
+            ("/p/in/**/.token", "/p/in/f", "/p/f", true, false),
+            ("/**/.git", "/p/.git/a", "/p/a", true, false),
+            ("/**/.git", "/p/.git/a", "/p/a", false, true),
+            ("/a", "/a/b", "/a/c", true, true),
+        ] {
+            assert_eq!(
+                pattern(text).agrees_below(&path(one), &path(other), covers),
+                yes,
+                "{text} {one} {other}"
+            );
+        }
     }
 
     #[test]

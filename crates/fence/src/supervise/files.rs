@@ -4,7 +4,6 @@
 //! descriptor that it was found with. Trust: path, flags and mode are the agent's.
 //! See: open(2), shm_open(3), pts(4), fifo(7).
 
-use std::collections::HashSet;
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use bailiwick_model::AbsPath;
-use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, openat};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, inotify, memfd_create, openat};
 use rustix::io::Errno;
 
 use super::caller::Caller;
@@ -78,10 +77,13 @@ pub(super) fn object(there: &There) -> Object {
 impl Supervisor {
     /// What may be done with an object.
     pub(super) fn may(&self, there: &There) -> May {
-        let Some(path) = &there.path else {
-            // Without a name: the agent's own, by way of one of its processes.
-            return May::Write;
-        };
+        // What never had a name is the agent's own, by way of one of its processes. What was removed has the rights of its
+        // old place: the agent may have found it there when it was hidden.
+        let paths = there.path.iter().chain(&there.former);
+        paths.map(|path| self.may_at(path, there)).min().unwrap_or(May::Write)
+    }
+
+    fn may_at(&self, path: &Path, there: &There) -> May {
         if path.starts_with("/proc") {
             return others::may_in_proc(path);
         }
@@ -234,7 +236,8 @@ impl Supervisor {
         };
         let opened = self.as_owner(|| reopen(&there.open, wish.again(), Mode::from_raw_mode(mode)))?;
         if there.path.as_deref().is_some_and(is_terminal_maker) {
-            lock(&self.terminals).extend(notify::terminal_number(opened.as_fd()));
+            let number = notify::terminal_number(opened.as_fd()).map_err(|_| Errno::NXIO)?;
+            lock(&self.terminals).add(number)?;
         }
         Ok(Done::Descriptor(opened, wish.keeps()))
     }
@@ -243,7 +246,7 @@ impl Supervisor {
     fn open_pipe(self: &Arc<Self>, caller: &Caller, there: There, wish: &Wish) -> Result<Done, Errno> {
         let (flags, keep, id) = (wish.again(), wish.keeps(), caller.held.id);
         let both = wish.has(OFlags::RDWR);
-        if both || wish.has(OFlags::NONBLOCK) || there.path.is_none() {
+        if both || wish.has(OFlags::NONBLOCK) || there.is_nameless() {
             return Ok(Done::Descriptor(reopen(&there.open, flags, Mode::empty())?, keep));
         }
         let thread = caller.held.thread;
@@ -251,7 +254,12 @@ impl Supervisor {
             let (tell, told) = channel();
             let pipe = Arc::new(there.open);
             let opening = Arc::clone(&pipe);
-            std::thread::spawn(move || tell.send(reopen(&opening, flags, Mode::empty())));
+            let spawned = std::thread::Builder::new()
+                .stack_size(64 * 1024)
+                .spawn(move || tell.send(reopen(&opening, flags, Mode::empty())));
+            if spawned.is_err() {
+                return Err(Errno::AGAIN);
+            }
             loop {
                 match told.recv_timeout(PAUSE) {
                     Ok(opened) => return Ok(Done::Descriptor(opened?, keep)),
@@ -269,12 +277,29 @@ impl Supervisor {
 
     fn open_own_terminal(self: &Arc<Self>, caller: &Caller, wish: &Wish) -> Result<Done, Errno> {
         let number = caller.terminal().ok_or(Errno::NXIO)?;
-        if !lock(&self.terminals).contains(&number) {
-            return Err(Errno::NXIO);
-        }
-        let path = CString::new(format!("/dev/pts/{number}")).map_err(|_| Errno::INVAL)?;
-        let opened = openat(CWD, path, wish.again(), Mode::empty())?;
+        let terminals = lock(&self.terminals);
+        let terminal = terminals.own(number).ok_or(Errno::NXIO)?;
+        let opened = reopen(terminal, wish.again(), Mode::empty())?;
         Ok(Done::Descriptor(opened, wish.keeps()))
+    }
+
+    /// Watches a file or a folder that may be read (inotify(7)).
+    pub(super) fn watch(&self, caller: &Caller) -> Result<Done, Errno> {
+        let wish = inotify::WatchFlags::from_bits_retain(caller.flags(2));
+        let aim = if wish.contains(inotify::WatchFlags::DONT_FOLLOW) {
+            Aim::Link
+        } else {
+            Aim::End
+        };
+        let path = self.instead(caller.path(1)?);
+        let Found::There(there) = find(caller, libc::AT_FDCWD, &path, aim)? else {
+            return Err(Errno::NOENT);
+        };
+        Self::insist(self.may(&there), May::Read)?;
+        let watcher = caller.descriptor(caller.number(0))?;
+        let itself = format!("/proc/self/fd/{}", there.open.as_raw_fd());
+        let number = inotify::add_watch(&watcher, itself, wish - inotify::WatchFlags::DONT_FOLLOW)?;
+        Ok(Done::Value(number.into()))
     }
 
     fn may_use_device(&self, path: &Path) -> May {
@@ -284,8 +309,8 @@ impl Supervisor {
         let Some(name) = name.to_str() else {
             return May::Nothing;
         };
-        let terminals: &HashSet<u32> = &lock(&self.terminals);
-        let own = |number: &str| number.parse().is_ok_and(|number| terminals.contains(&number));
+        let terminals = lock(&self.terminals);
+        let own = |number: &str| number.parse().is_ok_and(|number| terminals.own(number).is_some());
         if DEVICES.contains(&name) || is_terminal_maker(path) || name.strip_prefix("pts/").is_some_and(own) {
             May::Write
         } else if name == "pts" {

@@ -16,9 +16,10 @@ mod names;
 mod others;
 pub(crate) mod scope;
 mod sockets;
+mod terminals;
 mod walk;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,7 +64,9 @@ pub(crate) struct Charge {
 pub(crate) struct Supervisor {
     listener: OwnedFd,
     charge: Charge,
-    terminals: Mutex<HashSet<u32>>,
+    terminals: Mutex<terminals::Terminals>,
+    /// Held while a name is taken from one thing and given to another, or told apart from one that was just made.
+    names: Mutex<()>,
     sockets: Mutex<sockets::Known>,
     waiting: AtomicUsize,
 }
@@ -90,11 +93,13 @@ impl Supervisor {
     /// Begins to answer, in threads of this process.
     pub(crate) fn begin(listener: OwnedFd, charge: Charge, filters: &Arc<Filters>) -> std::io::Result<()> {
         notify::wake_in_place(listener.as_fd());
-        let terminals = charge.terminal.into_iter().collect();
+        let mut terminals = terminals::Terminals::default();
+        charge.terminal.map(|number| terminals.add(number)).transpose()?;
         let supervisor = Arc::new(Self {
             listener,
             charge,
             terminals: Mutex::new(terminals),
+            names: Mutex::default(),
             sockets: Mutex::default(),
             waiting: AtomicUsize::new(0),
         });
@@ -185,6 +190,7 @@ impl Supervisor {
             libc::SYS_linkat => self.link(caller, [0, 2], [1, 3], caller.flags(4)),
             libc::SYS_symlinkat => self.make_link(caller, caller.number(1), 0, 2),
             libc::SYS_renameat2 => self.rename(caller, [0, 2], [1, 3], caller.flags(4)),
+            libc::SYS_inotify_add_watch => self.watch(caller),
             libc::SYS_truncate => self.truncate(caller),
             libc::SYS_fchmod => self.change_open_mode(caller),
             libc::SYS_fchmodat => self.change_mode(caller, caller.number(0), 1, 2, 0),

@@ -19,7 +19,7 @@ use super::caller::Caller;
 use super::files::object;
 use super::scope::May;
 use super::walk::{Absent, Aim, There, at_name, find_name, there};
-use super::{Done, Supervisor, base_in};
+use super::{Done, Supervisor, base_in, lock};
 
 /// The bits of a mode that may be set: none by which a file runs as its owner.
 const MODE: u32 = 0o1777;
@@ -89,10 +89,15 @@ impl Supervisor {
     pub(super) fn remove(&self, caller: &Caller, base: i32, path: usize, flags: u32) -> Result<Done, Errno> {
         known(flags, libc::AT_REMOVEDIR)?;
         let place = self.name(caller, base, caller.path(path)?)?;
+        let _alone = lock(&self.names);
         let there = at_name(&place)?;
         self.insist_movable(&place, &there)?;
         let how = AtFlags::from_bits_retain(flags);
-        done(self.as_owner(|| unlinkat(&place.folder, &place.name, how)))
+        self.as_owner(|| unlinkat(&place.folder, &place.name, how))?;
+        if there.kind().is_socket() {
+            self.forget_socket(&there.open);
+        }
+        Ok(Done::Value(0))
     }
 
     /// Insists that what stands at a name may go from it.
@@ -131,6 +136,9 @@ impl Supervisor {
             return Err(Errno::EXIST);
         }
         Self::insist(self.may_make(&place, false), May::Write)?;
+        if !source.kind().is_file() && self.charge.scope.keeps_its_name(&place.path()) {
+            return Err(Errno::ROFS);
+        }
         let source = itself(&source.open)?;
         done(self.as_owner(|| linkat(CWD, &source, &place.folder, &place.name, AtFlags::SYMLINK_FOLLOW)))
     }
@@ -149,6 +157,8 @@ impl Supervisor {
         let [base, new_base] = bases.map(|place| base_in(caller, place));
         let [path, new_path] = paths.map(|place| caller.path(place));
         let (from, to) = (self.name(caller, base, path?)?, self.name(caller, new_base, new_path?)?);
+        // What is judged is what is moved: the agent changes names by way of here alone.
+        let _alone = lock(&self.names);
         let moved = at_name(&from)?;
         let replaced = match at_name(&to) {
             Ok(there) => Some(there),
@@ -165,6 +175,14 @@ impl Supervisor {
             if flags.contains(RenameFlags::EXCHANGE) {
                 self.insist_settable(&from, replaced)?;
             }
+        }
+        let folder = [Some(&moved), replaced.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|there| there.kind().is_dir());
+        if folder && !self.charge.scope.is_alike(&from.path(), &to.path()) {
+            // As between file systems: what is in it is to be copied.
+            return Err(Errno::XDEV);
         }
         done(self.as_owner(|| renameat_with(&from.folder, &from.name, &to.folder, &to.name, flags)))
     }

@@ -167,6 +167,29 @@ impl Scope {
         }
     }
 
+    /// True when what is protected below one folder is just what would be below another: a folder may move from the one
+    /// to the other as a whole. Else whoever moves it copies, name by name.
+    pub(crate) fn is_alike(&self, one: &Path, other: &Path) -> bool {
+        let (Ok(one), Ok(other)) = (AbsPath::new(one), AbsPath::new(other)) else {
+            return false;
+        };
+        let scratch = |path: &AbsPath| self.scratch.iter().any(|scratch| scratch.holds(path));
+        if scratch(&one) || scratch(&other) {
+            return scratch(&one) && scratch(&other);
+        }
+        let (Some(tree), Some(other_tree)) = (self.tree_of(&one), self.tree_of(&other)) else {
+            return false;
+        };
+        if tree.kept() != other_tree.kept() {
+            return false;
+        }
+        let (one, other) = (tree.known_as(&one), other_tree.known_as(&other));
+        self.protected
+            .all
+            .iter()
+            .all(|(pattern, how)| pattern.agrees_below(&one, &other, *how != Protection::GuardFile))
+    }
+
     /// True for what is granted by itself: a device, a socket.
     pub(crate) fn is_granted(&self, path: &Path) -> bool {
         AbsPath::new(path).is_ok_and(|path| self.trees.iter().any(|tree| tree.source == path))
@@ -292,6 +315,29 @@ mod tests {
             ..Object::default()
         };
         assert_eq!(scope.may(Path::new("/p/other"), twin), May::Read);
+    }
+
+    #[test]
+    fn p5_folders_move_between_places_alike_alone() {
+        let scope = scope();
+        let alike = |one: &str, other: &str| {
+            let (one, other) = (Path::new(one), Path::new(other));
+            assert_eq!(scope.is_alike(one, other), scope.is_alike(other, one));
+            scope.is_alike(one, other)
+        };
+        assert!(alike("/p/x", "/p/y/z"));
+        assert!(alike("/p/.git/refs", "/p/objects"));
+        assert!(alike("/tmp/s/x", "/tmp/s/y"));
+        assert!(alike("/state/kept/x", "/state/kept/y"));
+        for (one, other) in [
+            ("/tmp/s/x", "/p/x"),
+            ("/p/x", "/p/.git"),
+            ("/p/x", "/p/a"),
+            ("/state/kept/x", "/p/x"),
+            ("/p/x", "/elsewhere"),
+        ] {
+            assert!(!alike(one, other), "{one} {other}");
+        }
     }
 
     #[test]

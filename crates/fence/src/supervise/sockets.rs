@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use bailiwick_gate::{Listen, ListenKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, Mode, chmodat, fstat, statat};
+use rustix::fs::{AtFlags, Mode, StatxFlags, fchmod, fstat, statx};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrAny, SocketFlags, SocketType,
@@ -28,7 +28,7 @@ use rustix::net::{
 
 use super::caller::Caller;
 use super::scope::May;
-use super::walk::{Aim, find_name, there};
+use super::walk::{Aim, at_name, find_name, there};
 use super::{Done, Supervisor, lock};
 use crate::sys::notify::at_address;
 
@@ -55,8 +55,40 @@ pub(super) struct Known {
     inodes: HashSet<u64>,
     /// Unix addresses without a path.
     names: HashSet<Vec<u8>>,
-    /// Unix sockets with a path: device and inode.
-    paths: HashSet<(u64, u64)>,
+    /// Unix sockets with a path.
+    paths: HashSet<Made>,
+}
+
+/// What tells a file from another that has its inode later: device, inode, and when it was made.
+type Made = (u32, u32, u64, i64, u32);
+
+fn made(open: impl AsFd) -> Result<Made, Errno> {
+    let stat = statx(
+        open,
+        c"",
+        AtFlags::EMPTY_PATH,
+        StatxFlags::BASIC_STATS | StatxFlags::BTIME,
+    )?;
+    let time = stat.stx_btime;
+    Ok((
+        stat.stx_dev_major,
+        stat.stx_dev_minor,
+        stat.stx_ino,
+        time.tv_sec,
+        time.tv_nsec,
+    ))
+}
+
+/// Connects to a Unix socket of the agent's own. All of these are listened on here, which the kernel tells whoever is
+/// connected (`SO_PEERCRED`): a socket that merely took the place of one is known by that.
+fn connect_own(socket: &OwnedFd, address: &[u8]) -> Result<Done, Errno> {
+    at(socket, address, true)?;
+    let own = sockopt::socket_peercred(socket).is_ok_and(|peer| peer.pid == rustix::process::getpid());
+    if !own {
+        let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        return Err(Errno::CONNREFUSED);
+    }
+    Ok(Done::Value(0))
 }
 
 /// What an address in the kernel's form means.
@@ -188,13 +220,11 @@ impl Supervisor {
                 if !lock(&self.sockets).names.contains(&bytes) {
                     return Err(Errno::CONNREFUSED);
                 }
-                self.later(caller, move |_| at(&socket, &bytes, true))
+                self.later(caller, move |_| connect_own(&socket, &bytes))
             }
             Address::Path(path) => {
                 let there = there(caller, libc::AT_FDCWD, &self.instead(path), Aim::End)?;
-                let known = lock(&self.sockets)
-                    .paths
-                    .contains(&(there.stat.st_dev, there.stat.st_ino));
+                let known = lock(&self.sockets).paths.contains(&made(&there.open)?);
                 let granted = there
                     .path
                     .as_deref()
@@ -204,7 +234,11 @@ impl Supervisor {
                 }
                 self.later(caller, move |_| {
                     let address = by_descriptor(&there.open, None)?;
-                    at(&socket, &address, true)
+                    if granted {
+                        at(&socket, &address, true)
+                    } else {
+                        connect_own(&socket, &address)
+                    }
                 })
             }
         }
@@ -278,13 +312,24 @@ impl Supervisor {
                 let place = find_name(caller, libc::AT_FDCWD, &self.instead(path))?;
                 Self::insist(self.may_make(&place, false), May::Write)?;
                 let address = by_descriptor(&place.folder, Some(&place.name))?;
+                // The kernel gives the name the mode of the socket itself.
+                fchmod(&socket, Mode::from_raw_mode(0o777 & !caller.umask()))?;
+                // Nothing else takes the name before it is looked at.
+                let _alone = lock(&self.names);
                 at_address(socket.as_fd(), &address, false).map_err(errno)?;
-                let mode = Mode::from_raw_mode(0o777 & !caller.umask());
-                let _ = chmodat(&place.folder, &place.name, mode, AtFlags::empty());
-                let made = statat(&place.folder, &place.name, AtFlags::SYMLINK_NOFOLLOW)?;
-                lock(&self.sockets).paths.insert((made.st_dev, made.st_ino));
+                let there = at_name(&place)?;
+                if there.kind().is_socket() {
+                    lock(&self.sockets).paths.insert(made(&there.open)?);
+                }
                 Ok(Done::Value(0))
             }
+        }
+    }
+
+    /// Forgets a Unix socket whose name has been removed.
+    pub(super) fn forget_socket(&self, open: &OwnedFd) {
+        if let Ok(made) = made(open) {
+            lock(&self.sockets).paths.remove(&made);
         }
     }
 
@@ -294,11 +339,20 @@ impl Supervisor {
             sockopt::socket_domain(&socket)?,
             AddressFamily::INET | AddressFamily::INET6
         ) {
-            let own = local(&socket)?;
-            // What was not bound would be bound to every address of the machine.
-            if own.ip().is_unspecified() {
-                bind(&socket, &loopback_for(&socket, SocketAddr::new(own.ip(), own.port()))?)?;
-                lock(&self.sockets).inodes.insert(fstat(&socket)?.st_ino);
+            // What was not bound here would be bound to every address of the machine, or, bound by the kernel when it
+            // connected, could lose its address meanwhile. The kernel refuses to bind the latter.
+            let inode = fstat(&socket)?.st_ino;
+            if !lock(&self.sockets).inodes.contains(&inode) {
+                let own = local(&socket)?;
+                let nowhere = SocketAddr::new(
+                    match own.ip() {
+                        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+                    },
+                    0,
+                );
+                bind(&socket, &loopback_for(&socket, nowhere)?)?;
+                lock(&self.sockets).inodes.insert(inode);
             }
         }
         listen(&socket, caller.number(1))?;
@@ -399,10 +453,7 @@ mod tests {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let at = listener.local_addr().unwrap();
         assert_eq!(listeners(&table, at), [inode]);
-        assert_eq!(
-            listeners(&table, SocketAddr::new(at.ip(), at.port() ^ 1)).contains(&inode),
-            false
-        );
+        assert!(!listeners(&table, SocketAddr::new(at.ip(), at.port() ^ 1)).contains(&inode));
         let six = std::net::TcpListener::bind("[::1]:0").unwrap();
         let table = std::fs::read_to_string("/proc/net/tcp6").unwrap();
         assert_eq!(

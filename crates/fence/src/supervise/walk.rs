@@ -25,6 +25,11 @@ const MAX_LINKS: usize = 40;
 /// Marks the file system of processes (statfs(2)).
 const PROC: i64 = 0x9fa0;
 
+/// What the kernel says behind the path of what was removed (proc(5)).
+const REMOVED: &[u8] = b" (deleted)";
+/// How the path of a file in memory begins (memfd_create(2)).
+const MEMORY: &[u8] = b"/memfd:";
+
 /// What a path leads to.
 #[derive(Debug)]
 pub(crate) enum Found {
@@ -41,6 +46,8 @@ pub(crate) struct There {
     pub open: OwnedFd,
     /// Its own path; none for what has no name: a pipe, a socket, a file that was removed.
     pub path: Option<PathBuf>,
+    /// The path that it had, where it was removed; also where it is only called so.
+    pub former: Option<PathBuf>,
     /// What it is.
     pub stat: Stat,
 }
@@ -68,13 +75,23 @@ impl There {
     pub(crate) fn of(open: OwnedFd) -> Result<Self, Errno> {
         let stat = statat(&open, c"", AtFlags::EMPTY_PATH)?;
         let path = path_of(&open)?;
-        // What was removed has a note behind its path; what never had a name, no slash before it.
-        let named = path.is_absolute() && stat.st_nlink > 0;
+        // What was removed has a note behind its path; what never had a name, no slash before it. A file of that very
+        // name is not told apart: it is judged by both.
+        let removed = path.as_os_str().as_bytes().strip_suffix(REMOVED);
+        let nameless = !path.is_absolute() || (stat.st_nlink == 0 && path.as_os_str().as_bytes().starts_with(MEMORY));
+        let former = removed.filter(|_| !nameless).map(OsStr::from_bytes).map(PathBuf::from);
+        let named = !nameless && (former.is_none() || stat.st_nlink > 0);
         Ok(Self {
             open,
             path: named.then_some(path),
+            former,
             stat,
         })
+    }
+
+    /// True for what never had a name.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.path.is_none() && self.former.is_none()
     }
 
     /// What kind of thing it is.
@@ -232,9 +249,7 @@ impl<'a> Steps<'a> {
                     return Err(Errno::LOOP);
                 }
                 self.follow_link(&next, &step)?;
-            } else if self.ahead.is_empty() {
-                self.here = next;
-            } else if kind.is_dir() {
+            } else if self.ahead.is_empty() || kind.is_dir() {
                 self.here = next;
             } else {
                 return Err(Errno::NOTDIR);

@@ -14,5 +14,6 @@ mod network;
 mod processes;
 mod protected;
 mod start;
+mod supervised;
 mod terminal;
 mod work;
