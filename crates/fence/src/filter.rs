@@ -41,6 +41,8 @@ const NAMESPACES: [u64; 7] = [
     0x2000_0000,
     0x4000_0000,
 ];
+/// The options of sockets of every kind (`SOL_SOCKET`).
+const SOCKET_LEVEL: u64 = 1;
 /// Puts bytes into a terminal's input as if they were typed.
 const TIOCSTI: u64 = 0x5412;
 /// Pastes a virtual console's selection: the same by another road.
@@ -255,6 +257,9 @@ fn shared_network() -> Result<Rules, Fault> {
     const FASTOPEN: u64 = 0x2000_0000;
     const TCP: u64 = 6;
     const FASTOPEN_OPTIONS: [u64; 2] = [23, 30];
+    /// `SO_PASSPIDFD` and `SO_PEERPIDFD`.
+    const PASS_PROCESS: u64 = 76;
+    const PEER_PROCESS: u64 = 77;
     let mut rules = Rules::new();
     let mut sockets = Vec::new();
     for family in [INET, INET6] {
@@ -279,9 +284,14 @@ fn shared_network() -> Result<Rules, Fault> {
             vec![all_of([when(flags, SeccompCmpOp::MaskedEq(FASTOPEN), FASTOPEN)])?],
         );
     }
-    let options =
-        FASTOPEN_OPTIONS.map(|option| all_of([when(1, SeccompCmpOp::Eq, TCP), when(2, SeccompCmpOp::Eq, option)]));
-    rules.insert(libc::SYS_setsockopt, options.into_iter().collect::<Result<_, _>>()?);
+    let option =
+        |(level, option): (u64, u64)| all_of([when(1, SeccompCmpOp::Eq, level), when(2, SeccompCmpOp::Eq, option)]);
+    let fast = FASTOPEN_OPTIONS.map(|number| option((TCP, number)));
+    let mut set = fast.into_iter().collect::<Result<Vec<_>, _>>()?;
+    set.push(option((SOCKET_LEVEL, PASS_PROCESS))?);
+    rules.insert(libc::SYS_setsockopt, set);
+    // A descriptor of the process at the other end takes signals.
+    rules.insert(libc::SYS_getsockopt, vec![option((SOCKET_LEVEL, PEER_PROCESS))?]);
     // F_SETOWN and F_SETOWN_EX.
     let owners = [8, 15].map(|request| all_of([when(1, SeccompCmpOp::Eq, request)]));
     rules.insert(libc::SYS_fcntl, owners.into_iter().collect::<Result<_, _>>()?);
@@ -326,11 +336,20 @@ fn changes_by_request() -> Result<Vec<SeccompRule>, Fault> {
     Ok(rules)
 }
 
-/// Answered with success and not done: the supervisor must be able to look at every process (PR_SET_DUMPABLE(2const)).
+/// Answered with success and not done. The supervisor must be able to look at every process (PR_SET_DUMPABLE(2const)).
+/// A port is not shared with another server of the person's, who would not notice (`SO_REUSEPORT`, socket(7)).
 fn ignored() -> Result<Rules, Fault> {
     const DUMPABLE: u64 = 4;
+    const REUSE_PORT: u64 = 15;
     let undumpable = all_of([when(0, SeccompCmpOp::Eq, DUMPABLE)])?;
-    Ok(Rules::from([(libc::SYS_prctl, vec![undumpable])]))
+    let shared = all_of([
+        when(1, SeccompCmpOp::Eq, SOCKET_LEVEL),
+        when(2, SeccompCmpOp::Eq, REUSE_PORT),
+    ])?;
+    Ok(Rules::from([
+        (libc::SYS_prctl, vec![undumpable]),
+        (libc::SYS_setsockopt, vec![shared]),
+    ]))
 }
 
 fn strange_families() -> Result<Rules, Fault> {

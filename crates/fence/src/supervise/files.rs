@@ -170,7 +170,7 @@ impl Supervisor {
             return self.open_own_terminal(caller, wish);
         }
         let (create, exclusive) = (wish.has(OFlags::CREATE), wish.has(OFlags::EXCL));
-        let follow = !wish.has(OFlags::NOFOLLOW) && !(create && exclusive);
+        let follow = !(wish.has(OFlags::NOFOLLOW) || create && exclusive);
         let aim = match (create && !wish.unnamed(), follow) {
             (false, true) => Aim::End,
             (false, false) => Aim::Link,

@@ -353,7 +353,7 @@ fn is_empty(folder: &There) -> bool {
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
     );
-    let Ok(entries) = open.and_then(|open| rustix::fs::Dir::new(open)) else {
+    let Ok(entries) = open.and_then(rustix::fs::Dir::new) else {
         return false;
     };
     entries

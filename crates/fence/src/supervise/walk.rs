@@ -182,7 +182,7 @@ fn start(caller: &Caller, base: i32, path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 fn is_proc(open: impl AsFd) -> bool {
-    fstatfs(open).is_ok_and(|found| i64::from(found.f_type) == PROC)
+    fstatfs(open).is_ok_and(|found| found.f_type == PROC)
 }
 
 /// A walk by single steps.

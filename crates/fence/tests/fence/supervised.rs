@@ -347,3 +347,72 @@ fn p1_a_socket_listens_on_the_loopback_whatever_is_raced() {
         assert_eq!(python(&desk, race).good(), "");
     }
 }
+
+#[test]
+fn p1_no_port_is_shared_with_a_server_of_the_persons() {
+    for setting in watched() {
+        let desk = Desk::of(setting);
+        let (into, out) = (desk.at("project/port"), desk.at("project/done"));
+        // The person's server shares its port with others of the same user.
+        let server = format!(
+            "import socket, os, time; s = socket.socket(); s.setsockopt(1, 15, 1); s.bind(('127.0.0.1', 0)); s.listen(9)\n\
+            open('new', 'w').write(str(s.getsockname()[1])); os.rename('new', 'port')\n\
+            for _ in range(4000):\n  \
+            time.sleep(0.005)\n  \
+            if os.path.exists({:?}): break",
+            out.display().to_string()
+        );
+        let share = "import socket; s = socket.socket(); s.setsockopt(1, 15, 1); \
+            s.bind(('127.0.0.1', int(open('port').read()))); s.listen(9)";
+        std::thread::scope(|threads| {
+            let served = threads.spawn(|| desk.outside(&["/usr/bin/python3", "-c", &server]));
+            wait_for(&into);
+            let outside = desk.outside(&["/usr/bin/python3", "-c", share]);
+            let inside = python(&desk, share);
+            desk.file("project/done", "");
+            assert!(served.join().unwrap().status.success());
+            assert!(outside.status.success(), "{outside:?}");
+            inside.bad();
+        });
+        // The option is taken all the same.
+        python(
+            &desk,
+            "import socket; s = socket.socket(); s.setsockopt(1, 15, 1); s.bind(('127.0.0.1', 0)); s.listen(9)",
+        )
+        .good();
+    }
+}
+
+#[test]
+fn p1_nobody_else_answers_held_calls() {
+    for setting in watched() {
+        let desk = Desk::of(setting);
+        // A filter that allows everything and asks a listener: SECCOMP_SET_MODE_FILTER with NEW_LISTENER.
+        let script = "import ctypes, struct; c = ctypes.CDLL(None); c.prctl(38, 1, 0, 0, 0)\n\
+            code = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))\n\
+            program = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 1, ctypes.addressof(code)))\n\
+            exit(0 if c.syscall(317, 1, 8, program) > 0 else 1)";
+        #[cfg(target_arch = "x86_64")]
+        python_only_outside(&desk, script);
+    }
+}
+
+#[test]
+fn p1_signals_do_not_follow_a_socket_to_its_other_end() {
+    for setting in watched() {
+        let desk = Desk::of(setting);
+        for (option, known) in [
+            ("getsockopt(1, 77)", "getsockopt(1, 17, 12)"),
+            ("setsockopt(1, 76, 1)", "setsockopt(1, 16, 1)"),
+        ] {
+            let script = |option: &str| format!("import socket; socket.socketpair()[0].{option}");
+            let outside = desk.outside(&["/usr/bin/python3", "-c", &script(option)]);
+            if outside.status.success() {
+                python(&desk, &script(option)).bad();
+            } else {
+                crate::desk::skipped(1, "the kernel hands out no processes by sockets");
+            }
+            python(&desk, &script(known)).good();
+        }
+    }
+}
