@@ -15,7 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   bailiwick run -- claude               an agent in this folder: it sees the project, and little else
   bailiwick run -- bash                 look around in there yourself
-  bailiwick can \"read ~/.ssh/id_rsa\"   may it? by which rule? what would change that?
+  bailiwick can \"read ~/.ssh/id_rsa\"    may it? by which rule? what would change that?
   bailiwick last                        what was refused last, and what would allow it
   bailiwick attach                      come back to an agent that you left running
 
@@ -26,7 +26,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   bailiwick run -- claude                          an agent, with the profile of its name
   bailiwick run -p 5173 -- npm run dev             its server, at http://127.0.0.1:5173
-  bailiwick run --detach -- codex exec \"fix it\"   goes on alone; `bailiwick attach` looks at it
+  bailiwick run --detach -- codex exec \"fix it\"    goes on alone; `bailiwick attach` looks at it
   bailiwick run --explain-denials -- make test     what was refused, and the line that would allow it
   bailiwick run --status-file run.json -- ./ci     for scripts: how it went, as JSON
 
@@ -44,8 +44,8 @@ The agent gets a copy; your file stays as it is. Symbolic links are not followed
 /// Examples of `can`.
 const CAN_EXAMPLES: &str = "\
 Examples:
-  bailiwick can \"write src\"                     files: read, write, create, delete
-  bailiwick can \"tunnel docs.rs\"               a connection passed on unread (HTTPS)
+  bailiwick can \"write src\"                      files: read, write, create, delete
+  bailiwick can \"tunnel docs.rs\"                a connection passed on unread (HTTPS)
   bailiwick can \"GET http://localhost:8080/x\"   one request over plain HTTP
   bailiwick can --program claude \"tunnel api.anthropic.com\"
 
@@ -121,7 +121,7 @@ pub struct RunArgs {
     /// A mediator of this run's own, with its own log and key, that ends with it
     #[arg(long)]
     pub standalone: bool,
-    /// Show a port of the agent's on this machine's loopback: 5173, or 8080:80 for its port 80 at 8080
+    /// Show a port of the agent's on this machine's loopback: 5173, or 8080:3000 for its port 3000 at 8080
     #[arg(short, long, value_name = "[OUTSIDE:]INSIDE")]
     pub publish: Vec<bailiwick_policy::Published>,
     /// This preset for this run, in place of what the rules here allow: coding, install, offline, readonly
@@ -133,7 +133,7 @@ pub struct RunArgs {
     /// Show the compositor of this screen inside, so that windows can be opened
     #[arg(long)]
     pub wayland: bool,
-    /// In a work tree of git's for this task alone, beside the project; without a name it gets a number
+    /// In a git work tree of this task's own, beside the project; without a name it gets a number
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub worktree: Option<String>,
     /// What the fence is made of: namespace or process; names a weaker one than the rules ask for, too
@@ -145,7 +145,7 @@ pub struct RunArgs {
     /// End the agent when this terminal closes; else it goes on, and `bailiwick attach` comes back to it
     #[arg(long)]
     pub end_with_terminal: bool,
-    /// Ask nobody: what a rule would ask is refused at once (so it is always, as long as nobody can be asked)
+    /// Ask nobody: what a rule would ask is refused at once (in this build it always is)
     #[arg(long)]
     pub no_ask: bool,
     /// Say what was refused, why, and what line would allow it: at once without a terminal, else at the end

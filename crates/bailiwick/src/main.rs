@@ -8,6 +8,7 @@ mod talk;
 
 mod advice;
 mod cli;
+mod columns;
 mod commands;
 mod context;
 mod daemon;

@@ -133,6 +133,11 @@ impl Places {
         self.logins().join(agent)
     }
 
+    /// Where agents sign in: a folder for each to run in, with no project.
+    pub fn sign_ins(&self) -> PathBuf {
+        self.home.to_path_buf().join(".local/share/bailiwick/sign-in")
+    }
+
     /// What a context keeps of its own: one folder for each root. A run with its own mediator has the person's.
     pub fn context(&self, root: &AbsPath) -> PathBuf {
         let name = hex::encode(Sha256::digest(root.as_str()));
@@ -169,6 +174,7 @@ impl Places {
             place(state("keys"), "the log's keys", false),
             place(state("contexts"), "what agents keep, by project", false),
             place(state("logins"), "logins of agents, shared by their projects", false),
+            place(self.sign_ins(), "where agents sign in", true),
             place(state("standalone"), "logs of `--standalone` runs", false),
             place(self.store(), "which rule files you trust, and tasks", true),
             place(state("store.sqlite-wal"), "what is being written of it", true),

@@ -93,20 +93,14 @@ pub const PROMISES: [Promise; 14] = [
             ),
             (
                 Lack::Of(Part::Root),
-                "that a file exists, its size, owner and times can be looked at anywhere",
+                "whether a file exists, its size, owner and times can be seen anywhere",
             ),
-            (
-                Lack::Of(Part::Processes),
-                "which processes run on the machine can be seen",
-            ),
+            (Lack::Of(Part::Processes), "the machine's processes can be seen"),
             (
                 Lack::Of(Part::Network),
-                "what listens inside listens on the machine's loopback, seen by its other users and programs",
+                "what listens inside is open to the machine's other users and programs",
             ),
-            (
-                Lack::Of(Part::Bound),
-                "scratch folders lie on the machine's disk, without a bound",
-            ),
+            (Lack::Of(Part::Bound), "scratch folders lie on disk, without a bound"),
         ],
     },
     Promise {

@@ -70,7 +70,7 @@ fn c078_without_namespaces_a_fence_is_put_up_with_what_there_is_and_says_so() {
     assert!(inside.stdout.contains("of the project"), "{inside:?}");
     assert!(!inside.stdout.contains("DANA"), "{inside:?}");
     assert!(kit.project().join("made").exists());
-    for said in ["enforced  by process", "partly", "can be looked at anywhere"] {
+    for said in ["enforced  by process", "partly", "can be seen anywhere"] {
         assert!(inside.stderr.contains(said), "{said}: {}", inside.stderr);
     }
     let doctor = kit.run(&["doctor"]).ok().stdout;

@@ -262,7 +262,7 @@ impl Reader<'_> {
             return;
         }
         let Some(array) = item.as_array() else {
-            let hint = Some("write `publish = [5173, \"8080:80\"]`".into());
+            let hint = Some("write `publish = [5173, \"8080:3000\"]`".into());
             self.error(
                 item.span(),
                 &format!("`publish` must be a list of ports, not {}", kind(item)),

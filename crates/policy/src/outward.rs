@@ -33,7 +33,7 @@ impl FromStr for Published {
         match (port(outside), port(inside)) {
             (Some(outside), Some(inside)) => Ok(Self { outside, inside }),
             _ => Err(OutwardFault(format!(
-                "`{text}` is not a port: write `5173`, or `8080:80` for port 80 inside at 8080 outside"
+                "`{text}` is not a port: write `5173`, or `8080:3000` for port 3000 inside at 8080 outside"
             ))),
         }
     }
@@ -119,7 +119,7 @@ mod tests {
     fn ports_are_one_number_or_two() {
         let port = |outside, inside| Ok(Published { outside, inside });
         assert_eq!("5173".parse(), port(5173, 5173));
-        assert_eq!("8080:80".parse(), port(8080, 80));
+        assert_eq!("8080:3000".parse(), port(8080, 3000));
         for wrong in [
             "",
             "0",
@@ -134,7 +134,7 @@ mod tests {
         ] {
             assert!(wrong.parse::<Published>().is_err(), "{wrong}");
         }
-        assert_eq!("8080:80".parse::<Published>().unwrap().to_string(), "8080:80");
+        assert_eq!("8080:3000".parse::<Published>().unwrap().to_string(), "8080:3000");
         assert_eq!("80:80".parse::<Published>().unwrap().to_string(), "80");
     }
 

@@ -17,6 +17,10 @@ use crate::context::Context;
 use crate::failure::{Done, Exit, Failure};
 use crate::places::Places;
 
+/// Which verbs there are.
+const VERBS: &str =
+    "files: read, write, create, delete, keep; network: tunnel, resolve, GET, POST and the other methods";
+
 /// Runs the command.
 pub fn run(args: &CanArgs) -> Done {
     let places = Places::find()?;
@@ -67,7 +71,7 @@ fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(R
     let resource = resource.trim();
     let verb: Verb = verb
         .parse()
-        .map_err(|e: bailiwick_model::ActError| Failure::usage(e.to_string()))?;
+        .map_err(|e: bailiwick_model::ActError| Failure::usage(e.to_string()).hint(VERBS))?;
     let ask = |verb, resource| Request::new(TaskId([0; 8]), verb, resource);
     let usage = |e: &dyn std::fmt::Display| Failure::usage(e.to_string());
     match verb {

@@ -16,6 +16,9 @@ const APPARMOR: &str = include_str!("../../apparmor/bailiwick");
 /// Where Ubuntu restricts namespaces by AppArmor.
 const RESTRICTED: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 
+/// Where the text on a promise begins.
+const PROMISE_INDENT: usize = 35;
+
 /// Runs the command. Exit code 1 when no fence can be put up here.
 pub fn run(args: &DoctorArgs) -> Done {
     let survey = survey();
@@ -101,14 +104,13 @@ fn show(survey: &Survey, level: Option<Level>) {
 
 fn promises(level: Option<Level>) {
     tellln!("what is kept of each promise:");
+    let room = crate::columns::width(std::io::stdout()).map_or(usize::MAX, |width| width - PROMISE_INDENT);
     for promise in &PROMISES {
-        tellln!(
-            "  {:<4}{:<18} {:<9} {}",
-            promise.id,
-            promise.name,
-            promise.kept(level).as_str(),
-            promise.said(level)
-        );
+        let (mut id, mut name, mut kept) = (promise.id, promise.name, promise.kept(level).as_str());
+        for said in crate::columns::folded(&promise.said(level), room) {
+            tellln!("  {id:<4}{name:<18} {kept:<9} {said}");
+            (id, name, kept) = ("", "", "");
+        }
     }
 }
 

@@ -116,10 +116,7 @@ fn remove(places: &Places, profile: &str) -> Done {
 
 /// The folder in which an agent signs in: empty, and no project.
 fn desk(places: &Places, agent: &str) -> Result<AbsPath, Failure> {
-    let desk = places
-        .home
-        .join(format!(".local/share/bailiwick/sign-in/{agent}"))
-        .map_err(|e| Failure::usage(e.to_string()))?;
+    let desk = AbsPath::new(places.sign_ins().join(agent)).map_err(|e| Failure::usage(e.to_string()))?;
     std::fs::create_dir_all(desk.to_path_buf())
         .map_err(|e| Failure::fault(format!("cannot make the folder `{desk}` to sign in: {e}")))?;
     let whole = desk.to_path_buf().canonicalize().ok();

@@ -1,6 +1,7 @@
 //! `bailiwick run`: says what will hold, starts the agent through the daemon, and stands between it and the terminal.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 
 use bailiwick_gate::LaunchFault;
@@ -209,6 +210,10 @@ fn not_started(fault: &LaunchFault, program: &str) -> Failure {
     let failure = Failure::new(exit, crate::visible::visible_lines(&fault.to_string())).coded(fault.code);
     match (exit, fault.hint.is_empty()) {
         (Exit::NotFound, true) => failure.hint(where_outside(program)),
+        (Exit::NotExecutable, true) => match why_not_executable(program) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        },
         (_, true) if matches!(fault.code, Code::FenceFailed | Code::FencePartial) => {
             failure.hint("`bailiwick doctor` says what this machine can do, and what to change")
         }
@@ -231,6 +236,19 @@ fn where_outside(program: &str) -> String {
                 "it lies in `{folder}` outside; grant that: `read = [\"{folder}\"]` under [files] in bailiwick.toml"
             )
         }
-        None => "only programs in granted trees exist in there: `bailiwick policy show` lists them".into(),
+        None if program.contains('/') && Path::new(program).exists() => {
+            "it lies outside of what is granted: `bailiwick policy show` lists the rules".into()
+        }
+        None => "it is not there outside either: is it spelled right, and installed?".into(),
     }
+}
+
+/// What to do about a program that is there and cannot be started.
+fn why_not_executable(program: &str) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = std::fs::metadata(program).ok().filter(|_| program.contains('/'))?;
+    if file.is_dir() {
+        return Some("it is a folder, not a program".into());
+    }
+    (file.permissions().mode() & 0o111 == 0).then(|| format!("it is not marked executable: `chmod +x {program}`"))
 }

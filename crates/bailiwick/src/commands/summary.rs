@@ -8,24 +8,34 @@ use bailiwick_model::{AbsPath, Level};
 use crate::protocol::Planned;
 use crate::visible::visible;
 
-/// Widest line of the summary, in characters; what does not fit is counted.
+/// Widest line where standard error is no terminal, in characters.
 const WIDTH: usize = 100;
 
 /// Where the text of a line begins.
 const INDENT: usize = 12;
 
+/// How many characters the text of a line may have: a list is cut and the rest counted, a sentence goes on below.
+fn room() -> usize {
+    crate::columns::width(std::io::stderr()).unwrap_or(WIDTH) - INDENT
+}
+
 fn line(out: &mut String, head: &str, text: &str) {
-    let _ = writeln!(out, "  {head:<9} {text}");
+    let mut head = head;
+    for text in crate::columns::folded(text, room()) {
+        let _ = writeln!(out, "  {head:<9} {text}");
+        head = "";
+    }
 }
 
 /// Names as many of a list as fit behind `lead`, and counts the rest.
 fn some(lead: &str, names: &[String]) -> String {
+    let room = room();
     let mut text = lead.to_owned();
     for (place, name) in names.iter().enumerate() {
         let name = visible(name);
         let left = names.len().saturating_sub(place);
-        let needed = INDENT + text.chars().count() + name.chars().count() + " and 999 more".len();
-        if place > 0 && needed > WIDTH {
+        let needed = text.chars().count() + name.chars().count() + ", and 999 more".len();
+        if place > 0 && needed > room {
             let _ = write!(text, " and {left} more");
             return text;
         }
@@ -169,7 +179,8 @@ pub fn planned(planned: &Planned) -> String {
         },
     );
     for note in planned.notes.iter().chain(&planned.warnings) {
-        line(&mut out, "note", &visible(note));
+        let below = note.strip_prefix(short.root).and_then(|rest| rest.strip_prefix('/'));
+        line(&mut out, "note", &visible(below.unwrap_or(note)));
     }
     out
 }
@@ -182,10 +193,10 @@ pub fn started(report: &FenceReport, level: Level) -> String {
         "enforced",
         &format!("by {}; {} places protected", report.parts.join(", "), report.protected),
     );
-    let mut head = "partly";
-    for gap in crate::promises::left_open(level).chain(["inside TLS only the host's name is seen"]) {
-        line(&mut out, std::mem::take(&mut head), gap);
-    }
+    let gaps: Vec<&str> = crate::promises::left_open(level)
+        .chain(["of TLS only the host's name is seen"])
+        .collect();
+    line(&mut out, "partly", &gaps.join("; "));
     for warning in &report.warnings {
         line(&mut out, "note", &visible(warning));
     }

@@ -37,7 +37,9 @@ pub fn run(args: &UninstallArgs) -> Done {
     }
     if !args.dry_run {
         // Empty now, unless something stays in them.
-        for folder in [&places.state, &places.config] {
+        let sign_ins = places.sign_ins();
+        let shared = sign_ins.parent().unwrap_or(&sign_ins);
+        for folder in [places.state.as_path(), places.config.as_path(), shared] {
             let _ = std::fs::remove_dir(folder);
         }
     }

@@ -54,7 +54,10 @@ pub fn wanted(rules: &[Published], order: &[Published], served: &[Listen]) -> Re
         }
         if served.iter().any(|listen| listen.port == port.inside) {
             return Err(refuse(
-                format!("port {} inside is served from outside already", port.inside),
+                format!(
+                    "port {} inside is the network gate's own, for what the agent sends out",
+                    port.inside
+                ),
                 "have the program inside listen on another port",
             ));
         }

@@ -15,7 +15,7 @@ use bailiwick_fence::{Control, Running};
 use bailiwick_gate::{FenceReport, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, TaskRow, TaskState};
 use bailiwick_mediator::{Rules, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Obligation, Record, Request, Resource, TaskId, Verb};
-use bailiwick_policy::{Policy, Published};
+use bailiwick_policy::{Diagnostic, Policy, Published};
 use bailiwick_proxy::Config;
 
 use super::attend::Attendance;
@@ -671,7 +671,11 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
 
 /// What the person is told of this place: of the rules, of git, and of who else works here.
 fn told(daemon: &Daemon, order: &RunOrder, context: &Context, policy: &Policy, writable: &[&AbsPath]) -> Vec<String> {
-    let mut all: Vec<String> = policy.warnings().iter().map(ToString::to_string).collect();
+    let with_hint = |warning: &Diagnostic| match &warning.hint {
+        Some(hint) => format!("{warning}; {hint}"),
+        None => warning.to_string(),
+    };
+    let mut all: Vec<String> = policy.warnings().iter().map(with_hint).collect();
     let may_write = |path: &AbsPath| writable.iter().any(|tree| tree.holds(path));
     all.extend(context.repository.told(may_write));
     all.extend(crate::git::signing::note(&order.git, policy.settings().git_unsigned));

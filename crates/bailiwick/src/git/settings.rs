@@ -182,10 +182,17 @@ impl GitSettings {
                     .all(|section| self.value(&format!("{section}.{key}")).is_none())
             })
             .collect();
-        let first = missing.first()?;
+        if missing.is_empty() {
+            return None;
+        }
+        let settings: Vec<String> = missing
+            .iter()
+            .map(|key| format!("`git config --global user.{key} …`"))
+            .collect();
         Some(format!(
-            "git knows no {} of yours, so commits fail in there: `git config --global user.{first} …`",
-            missing.join(" and no ")
+            "git knows no {} of yours, so commits fail in there: {}",
+            missing.join(" and no "),
+            settings.join(" and ")
         ))
     }
 

@@ -147,17 +147,24 @@ impl Worktree {
             "1" => "one commit of its own".to_owned(),
             more => format!("{more} commits of its own"),
         };
-        let left = if dirty {
-            ", and changes that are not committed"
+        let (place, branch) = (self.place.display(), &self.branch);
+        let (left, first, force) = if dirty {
+            (
+                ", and changes that are not committed",
+                format!("git -C {place} add -A && git -C {place} commit && "),
+                "--force ",
+            )
         } else {
-            ""
+            ("", String::new(), "")
         };
-        format!(
-            "bailiwick: the work tree `{place}` is kept: {commits}{left}\n  to take   git merge {branch}\n  \
-             to remove git worktree remove {place} && git branch -D {branch}\n",
-            place = self.place.display(),
-            branch = self.branch
-        )
+        let mut text = format!("bailiwick: the work tree `{place}` is kept: {commits}{left}\n");
+        if dirty || !matches!(ahead.as_str(), "" | "0") {
+            text.push_str(&format!("  to take   {first}git merge {branch}\n"));
+        }
+        text.push_str(&format!(
+            "  to remove git worktree remove {force}{place} && git branch -D {branch}\n"
+        ));
+        text
     }
 }
 

@@ -330,7 +330,7 @@ fn policies_can_be_shown() {
 
 #[test]
 fn p2_ports_and_devices_come_from_a_trusted_project_only() {
-    let text = "extends = [\"coding\"]\n[network]\npublish = [5173, \"8080:80\"]\n[devices]\nallow = [\"gpu\", \"/dev/kvm\"]\n";
+    let text = "extends = [\"coding\"]\n[network]\npublish = [5173, \"8080:3000\"]\n[devices]\nallow = [\"gpu\", \"/dev/kvm\"]\n";
     let with = |project_trusted| {
         load(&Sources {
             project: Some(file("bailiwick.toml", text)),
@@ -345,7 +345,7 @@ fn p2_ports_and_devices_come_from_a_trusted_project_only() {
         let ports = settings.publish.iter().map(ToString::to_string);
         ports.chain(settings.devices.iter().map(ToString::to_string)).collect()
     };
-    assert_eq!(written(trusted.settings()), ["5173", "8080:80", "gpu", "/dev/kvm"]);
+    assert_eq!(written(trusted.settings()), ["5173", "8080:3000", "gpu", "/dev/kvm"]);
     for outer in ["[network]\npublish = [5173]\n", "[devices]\nallow = [\"gpu\"]\n"] {
         let wrong = load(&Sources {
             person: vec![file("rules.toml", outer)],

@@ -335,11 +335,11 @@ fn names_in_messages_cannot_speak_to_the_terminal() {
 fn c070_ports_and_devices_are_told_apart_from_other_words() {
     says(
         "extends = [\"coding\"]\n[network]\npublish = [70000]\n",
-        "3:12: `70000` is not a port: write `5173`, or `8080:80` for port 80 inside at 8080 outside | ",
+        "3:12: `70000` is not a port: write `5173`, or `8080:3000` for port 3000 inside at 8080 outside | ",
     );
     says(
         "extends = [\"coding\"]\n[network]\npublish = 5173\n",
-        "3:11: `publish` must be a list of ports, not a number | write `publish = [5173, \"8080:80\"]`",
+        "3:11: `publish` must be a list of ports, not a number | write `publish = [5173, \"8080:3000\"]`",
     );
     says(
         "extends = [\"coding\"]\n[devices]\nallow = [\"kvm\"]\n",
