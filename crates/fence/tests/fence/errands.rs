@@ -56,7 +56,7 @@ fn a_server_inside_is_reached_by_a_socket_that_is_handed_out() {
         for (family, address) in [("AF_INET", "127.0.0.1"), ("AF_INET6", "::1")] {
             let desk = Desk::of(setting);
             let server = format!(
-                "/usr/bin/python3 -uc \"import socket\ns = socket.socket(socket.{family}, socket.SOCK_STREAM)\ns.bind(('{address}', 5173))\n\
+                "/usr/bin/python3 -uc \"import socket\ns = socket.socket(socket.{family}, socket.SOCK_STREAM)\ns.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\ns.bind(('{address}', 5173))\n\
                  s.listen()\nprint('up')\nc, _ = s.accept()\nc.sendall(c.recv(4).upper())\""
             );
             let mut runs = Runs::of(&desk, &server);
