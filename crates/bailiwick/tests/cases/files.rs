@@ -112,6 +112,49 @@ fn c017_what_a_link_leads_to_counts() {
 }
 
 #[test]
+fn c019_no_rename_and_no_link_carries_a_file_into_or_out_of_a_protected_place() {
+    for (place, kit) in kits().into_iter().enumerate() {
+        kit.write("keys/a", "KEYTEXT\n");
+        kit.shell_outside("git init -q -b main . && mkdir -p .git/hooks").ok();
+        kit.hand_over();
+        trust(&kit, "extends = [\"coding\"]\n[files]\ndeny = [\"keys\"]\n");
+        let steps = [
+            "echo x > .git/t && mv .git/t .git/hooks/pre-commit",
+            "ln keys/a out.txt && cat out.txt",
+            "mv keys moved && cat moved/a",
+            "mv .git/hooks .git/h2 && mkdir .git/hooks && echo x > .git/hooks/pre-commit",
+        ];
+        for step in steps {
+            let outside = kit.shell_outside(&format!(
+                "rm -rf ../copy && cp -a . ../copy && cd ../copy && {step}; cat .git/hooks/pre-commit"
+            ));
+            let done = outside.stdout.contains("KEYTEXT") || outside.stdout.ends_with("x\n");
+            assert!(done, "{step}: {outside:?}");
+        }
+        // Root's fences need namespaces; an ordinary user's are tried with and without.
+        let both: &[&str] = &["namespace", "process"];
+        let levels = match (bailiwick_testkit::level().as_deref(), place) {
+            (Some("process"), _) => &both[1..],
+            (_, 0) => &both[..1],
+            _ => both,
+        };
+        for level in levels {
+            for step in steps {
+                let inside = kit.run(&["run", "-q", "--level", level, "--", "sh", "-c", step]);
+                assert_ne!(inside.status, 0, "{level}: {step}: {inside:?}");
+                assert_ne!(inside.status, 125, "{level}: {step}: {inside:?}");
+                let all = format!("{}{}", inside.stdout, inside.stderr);
+                assert!(!all.contains("KEYTEXT"), "{level}: {step}: {all}");
+                let hook = kit.project().join(".git/hooks/pre-commit");
+                assert!(hook.symlink_metadata().is_err(), "{level}: {step}: a hook was planted");
+                let key = std::fs::read_to_string(kit.project().join("keys/a"));
+                assert_eq!(key.unwrap(), "KEYTEXT\n", "{level}: {step}");
+            }
+        }
+    }
+}
+
+#[test]
 fn c020_nested_rules_hold_as_written_and_refused_writes_fail_aloud() {
     for kit in kits() {
         kit.write(

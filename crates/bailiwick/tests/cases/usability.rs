@@ -225,6 +225,23 @@ fn c074_a_refusal_names_the_object_and_an_id_and_the_session_goes_on() {
             );
         }
         assert!(origin.requests().is_empty());
+        // A program that shows nothing of it, or a look-up that cannot: the agent asks from inside, and is told no rule.
+        for (line, object) in [
+            ("getent hosts evil.example.test", "evil.example.test"),
+            (&format!("wget -q {admin}"), "REASON-OF-DANA"),
+        ] {
+            let inside = kit.shell(&format!("{line} > /dev/null 2>&1 || bailiwick last"));
+            let text = format!("{}{}", inside.stdout, inside.stderr);
+            let id = id_in(&text).unwrap_or_else(|| panic!("no id: {line}: {text}"));
+            assert!(
+                !text.contains("REASON-OF-DANA") && !text.contains("bailiwick.toml"),
+                "{line}: {text}"
+            );
+            let why = kit.run(&["explain", &id]).ok().stdout;
+            assert!(why.contains(object) && why.contains("to change it: "), "{line}: {why}");
+            let last = kit.run(&["last"]).ok().stdout;
+            assert!(last.contains(&id) && last.contains(object), "{line}: {last}");
+        }
         // One session meets them all, and goes on.
         let all: String = told
             .iter()
