@@ -13,22 +13,22 @@ use crate::failure::{Done, Exit};
 /// What stands below the list of commands.
 const EXAMPLES: &str = "\
 Examples:
-  bailiwick run -- claude               an agent in this folder: it sees the project, and little else
+  bailiwick run -- claude               an agent: the project, and little else
   bailiwick run -- bash                 look around in there yourself
-  bailiwick can \"read ~/.ssh/id_rsa\"    may it? by which rule? what would change that?
-  bailiwick last                        what was refused last, and what would allow it
-  bailiwick attach                      come back to an agent that you left running
+  bailiwick can \"read ~/.ssh/id_rsa\"    may it? by which rule? what changes it?
+  bailiwick last                        what was refused last, and why
+  bailiwick attach                      come back to one that you left running
 
 There is nothing to write first. `bailiwick init` writes a file of rules that fits the project.";
 
 /// Examples of `run`.
 const RUN_EXAMPLES: &str = "\
 Examples:
-  bailiwick run -- claude                          an agent, with the profile of its name
-  bailiwick run -p 5173 -- npm run dev             its server, at http://127.0.0.1:5173
-  bailiwick run --detach -- codex exec \"fix it\"    goes on alone; `bailiwick attach` looks at it
-  bailiwick run --explain-denials -- make test     what was refused, and the line that would allow it
-  bailiwick run --status-file run.json -- ./ci     for scripts: how it went, as JSON
+  bailiwick run -- claude                          an agent, with its profile
+  bailiwick run -p 5173 -- npm run dev             seen at http://127.0.0.1:5173
+  bailiwick run --detach -- codex exec \"fix it\"    goes on alone
+  bailiwick run --explain-denials -- make test     what was refused, and why
+  bailiwick run --status-file run.json -- ./ci     for scripts: JSON of the run
 
 With a terminal, ctrl-\\ ctrl-d leaves the agent running, and so does a closed window. Without one it ends with this command.
 Exit codes: the agent's own; 125 not started, 126 its program cannot be started, 127 its program is not there.";

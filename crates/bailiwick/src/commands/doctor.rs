@@ -6,6 +6,7 @@ use bailiwick_fence::doctor::{Survey, survey};
 use bailiwick_model::Level;
 
 use crate::cli::DoctorArgs;
+use crate::columns::folded;
 use crate::failure::{Done, Exit};
 use crate::promises::PROMISES;
 use crate::visible::visible;
@@ -16,8 +17,16 @@ const APPARMOR: &str = include_str!("../../apparmor/bailiwick");
 /// Where Ubuntu restricts namespaces by AppArmor.
 const RESTRICTED: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 
+/// Where the text on a part of the machine begins.
+const MACHINE_INDENT: usize = 19;
+
 /// Where the text on a promise begins.
 const PROMISE_INDENT: usize = 35;
+
+/// How many characters a text may have that begins there: as many as it has, unless a terminal says.
+fn room(indent: usize) -> usize {
+    crate::columns::width(std::io::stdout()).map_or(usize::MAX, |width| width - indent)
+}
 
 /// Runs the command. Exit code 1 when no fence can be put up here.
 pub fn run(args: &DoctorArgs) -> Done {
@@ -66,9 +75,15 @@ fn show(survey: &Survey, level: Option<Level>) {
             (false, true) => "NO",
             (false, false) => "no",
         };
-        tellln!("  {:<3}  {:<28} {}", mark, item.name, visible(&item.seen));
+        let (mut mark, mut name) = (mark, item.name);
+        for seen in folded(&visible(&item.seen), room(MACHINE_INDENT)) {
+            tellln!("  {mark:<3}  {name:<11} {seen}");
+            (mark, name) = ("", "");
+        }
         if !item.found && !item.hint.is_empty() {
-            tellln!("       hint: {}", item.hint);
+            for hint in folded(&format!("hint: {}", item.hint), room(MACHINE_INDENT)) {
+                tellln!("{:MACHINE_INDENT$}{hint}", "");
+            }
         }
     }
     tellln!("levels of fence, the strongest first:");
@@ -104,10 +119,9 @@ fn show(survey: &Survey, level: Option<Level>) {
 
 fn promises(level: Option<Level>) {
     tellln!("what is kept of each promise:");
-    let room = crate::columns::width(std::io::stdout()).map_or(usize::MAX, |width| width - PROMISE_INDENT);
     for promise in &PROMISES {
         let (mut id, mut name, mut kept) = (promise.id, promise.name, promise.kept(level).as_str());
-        for said in crate::columns::folded(&promise.said(level), room) {
+        for said in folded(&promise.said(level), room(PROMISE_INDENT)) {
             tellln!("  {id:<4}{name:<18} {kept:<9} {said}");
             (id, name, kept) = ("", "", "");
         }
