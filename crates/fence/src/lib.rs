@@ -11,6 +11,7 @@
 //! See: `docs/design/fence.md`.
 
 mod channel;
+mod clear;
 mod confine;
 pub mod doctor;
 mod errand;
@@ -39,6 +40,7 @@ mod top;
 mod trees;
 
 pub use channel::Channel;
+pub use clear::remove_tree;
 pub use confine::confine_gate;
 pub use errand::MAX_FILE;
 pub use identity::{NOBODY, become_caller_under_sudo, identity};

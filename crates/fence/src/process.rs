@@ -133,7 +133,7 @@ fn tops(plan: &FencePlan) -> Vec<PathBuf> {
 /// Removes the scratch folders of a fence that has ended.
 pub(crate) fn clear(plan: &FencePlan) {
     for top in tops(plan) {
-        let _ = fs::remove_dir_all(top);
+        let _ = crate::clear::remove_tree(&top);
     }
 }
 

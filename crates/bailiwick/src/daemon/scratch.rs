@@ -13,6 +13,6 @@ pub fn top(task: TaskId) -> Option<AbsPath> {
 /// Removes what a task that has ended left there, if anything.
 pub fn clear(task: TaskId) {
     if let Some(top) = top(task) {
-        let _ = std::fs::remove_dir_all(top.to_path_buf());
+        let _ = bailiwick_fence::remove_tree(&top.to_path_buf());
     }
 }

@@ -37,12 +37,16 @@ pub(super) fn is_own_proc(path: &Path) -> bool {
     process_in(path).is_some_and(is_own)
 }
 
+/// What tells of other processes' locks and shared memory.
+const OF_OTHERS: [&str; 2] = ["locks", "sysvipc"];
+
 /// What may be done in `/proc`: everything that the kernel allows for the agent's own processes, but for the machine's
 /// connections; of the rest, what concerns no process can be read.
 pub(super) fn may_in_proc(path: &Path) -> May {
     let network = path.components().any(|step| step.as_os_str() == "net");
     let machine = PROC_HIDDEN
         .iter()
+        .chain(&OF_OTHERS)
         .any(|name| path.starts_with(Path::new("/proc").join(name)));
     match process_in(path) {
         _ if network || machine => May::Nothing,

@@ -416,3 +416,53 @@ fn p1_signals_do_not_follow_a_socket_to_its_other_end() {
         }
     }
 }
+
+#[test]
+fn p11_scratch_is_removed_whatever_was_made_of_it() {
+    for setting in watched() {
+        let desk = Desk::of(setting);
+        let script = "import os; s = os.environ['SCRATCH']; os.makedirs(s + '/a/b'); open(s + '/a/b/f', 'w').close()\n\
+            os.chdir(s)\n\
+            for _ in range(1500): os.mkdir('d'); os.chdir('d')\n\
+            os.chdir(s); os.chmod('a/b', 0); os.chmod('a', 0)";
+        python(&desk, script).good();
+        assert!(!desk.plan.scratch[0].to_path_buf().exists());
+    }
+}
+
+#[test]
+fn p13_held_calls_take_any_arguments() {
+    for setting in watched() {
+        let desk = Desk::of(setting);
+        let secret = desk.file("home/secret", "SECRET");
+        // Whatever is held, but what would end or limit the caller itself, from four threads.
+        let script = "import ctypes, os, random, threading, time\n\
+            c = ctypes.CDLL(None); os.makedirs('z/y'); open('z/f', 'w').close(); os.symlink('/proc/self/mem', 'z/l')\n\
+            calls = [257, 258, 259, 263, 265, 266, 316, 76, 268, 452, 260, 280, 42, 49, 50, 434, 254, 2, 85, 83, 84, 133, \
+            86, 87, 88, 82, 264, 90, 92, 94, 132, 235, 261]\n\
+            texts = [b'z', b'z/f', b'z/l', b'z/y/../f', b'/proc/self/fd/3', b'/proc/thread-self/root/etc/passwd', \
+            b'a' * 4095, b'a/' * 2047, bytes([255, 254]), bytes([10]), b'', b'..', b'/', b'/dev/ptmx', b'/dev/shm/x', \
+            b'/dev/tty', bytes([2, 0, 0, 80, 127, 0, 0, 1]) + bytes(8), bytes([1, 0]) + b'z/sock', bytes([1, 0, 0]) + b'abs', \
+            bytes([10, 0, 0, 80]) + bytes(24), bytes(28)]\n\
+            kept = [ctypes.create_string_buffer(text) for text in texts]; r = random.Random(7); count = 0\n\
+            end = time.time() + 3\n\
+            def some():\n  \
+            k = r.random()\n  \
+            if k < .6: return ctypes.addressof(r.choice(kept))\n  \
+            if k < .7: return r.choice([0, 2**64 - 1, 2**64 - 100, 1 << 63, 0xffffffff, 0x7ffffffff000, 4096])\n  \
+            if k < .9: return r.choice([0, 1, 2, 3, 9, 16, 28, 64, 0o102, 0x10000, 0x200000, 0x410000])\n  \
+            return r.getrandbits(64)\n\
+            def go():\n  \
+            global count\n  \
+            while time.time() < end: c.syscall(r.choice(calls), *[ctypes.c_uint64(some()) for _ in range(6)]); count += 1\n\
+            all = [threading.Thread(target=go, daemon=True) for _ in range(4)]\n\
+            for one in all: one.start()\n\
+            time.sleep(4); os.closerange(3, 4000); s = os.environ['SCRATCH']; os.chmod(s, 0o700)\n\
+            open(s + '/alive', 'w').close(); print(count)";
+        if cfg!(target_arch = "x86_64") {
+            let ran = python(&desk, script);
+            assert!(ran.good().parse::<u32>().unwrap() > 1000, "{ran:?}");
+        }
+        assert_eq!(std::fs::read_to_string(secret).unwrap(), "SECRET");
+    }
+}
