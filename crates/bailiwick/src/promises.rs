@@ -95,6 +95,10 @@ pub const PROMISES: [Promise; 14] = [
                 Lack::Of(Part::Root),
                 "whether a file exists, its size, owner and times can be seen anywhere",
             ),
+            (
+                Lack::Of(Part::Root),
+                "a hidden file that is an executable program can be run",
+            ),
             (Lack::Of(Part::Processes), "the machine's processes can be seen"),
             (
                 Lack::Of(Part::Network),

@@ -290,6 +290,23 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn p5_a_path_is_the_folder_and_the_last_name(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 1..64), slashes in 0usize..3) {
+            let bytes = [bytes, vec![b'/'; slashes]].concat();
+            let path = Path::new(std::ffi::OsStr::from_bytes(&bytes));
+            if let Some((folder, name)) = split_last(path) {
+                let name = name.as_bytes();
+                assert!(!name.is_empty() && !name.contains(&b'/') && name != b"." && name != b"..");
+                let steps = |path: &Path| {
+                    let all = path.components().filter(|step| *step != std::path::Component::CurDir);
+                    all.map(|step| step.as_os_str().to_owned()).collect::<Vec<_>>()
+                };
+                assert_eq!(steps(&folder.join(std::ffi::OsStr::from_bytes(name))), steps(path));
+            }
+        }
+    }
+
     #[test]
     fn descent_is_seen() {
         let own = i32::try_from(std::process::id()).unwrap();

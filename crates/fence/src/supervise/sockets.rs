@@ -446,6 +446,68 @@ fn ip_in_table(text: &str) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
+    use proptest::prelude::*;
+
+    fn in_table(ip: IpAddr) -> String {
+        let words = |bytes: &[u8]| -> String {
+            bytes
+                .chunks_exact(4)
+                .map(|word| format!("{:08X}", u32::from_ne_bytes(word.try_into().unwrap())))
+                .collect()
+        };
+        match ip {
+            IpAddr::V4(ip) => words(&ip.octets()),
+            IpAddr::V6(ip) => words(&ip.octets()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn p4_any_bytes_are_an_address_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..=MAX)) {
+            if let Ok(Address::Path(path)) = read(&bytes) {
+                let path = path.as_os_str().as_bytes();
+                prop_assert!(!path.is_empty() && !path.contains(&0) && path.len() <= bytes.len() - PATH);
+            }
+        }
+
+        #[test]
+        fn p5_an_address_is_read_as_the_kernel_reads_it(ip in any::<IpAddr>(), port in any::<u16>(), rest in any::<[u8; 8]>()) {
+            let (family, flow) = match ip {
+                IpAddr::V4(_) => (libc::AF_INET, &[][..]),
+                IpAddr::V6(_) => (libc::AF_INET6, &rest[..4]),
+            };
+            let octets = match ip {
+                IpAddr::V4(ip) => ip.octets().to_vec(),
+                IpAddr::V6(ip) => ip.octets().to_vec(),
+            };
+            let family = u16::try_from(family).unwrap().to_ne_bytes();
+            let bytes = [&family[..], &port.to_be_bytes(), flow, &octets, &rest].concat();
+            prop_assert!(matches!(read(&bytes), Ok(Address::Internet(found)) if found == SocketAddr::new(ip, port)));
+            for short in 0..4 + flow.len() + octets.len() {
+                prop_assert!(!matches!(read(&bytes[..short]), Ok(Address::Internet(_))));
+            }
+        }
+
+        #[test]
+        fn p4_any_table_is_read(table in "([ -~]{0,80}\n){0,6}", ip in any::<IpAddr>(), port in any::<u16>()) {
+            listeners(&table, SocketAddr::new(ip, port));
+        }
+
+        #[test]
+        fn p5_the_rows_of_one_address_are_found(ip in any::<IpAddr>(), port in any::<u16>(), inode in any::<u64>(), state in 1u8..=12) {
+            let row = format!(
+                "head\n   0: {}:{port:04X} 00000000:0000 {state:02X} 00000000:00000000 00:00000000 00000000  1000        0 {inode} 1 x",
+                in_table(ip)
+            );
+            let found = listeners(&row, SocketAddr::new(ip, port));
+            prop_assert_eq!(found, if state == 10 { vec![inode] } else { vec![] });
+            prop_assert!(listeners(&row, SocketAddr::new(ip, port ^ 1)).is_empty());
+        }
+    }
+
+    /// Longest address (`struct sockaddr_storage`).
+    const MAX: usize = 128;
+
     #[test]
     fn the_kernels_table_is_read() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

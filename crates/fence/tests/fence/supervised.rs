@@ -466,3 +466,29 @@ fn p13_held_calls_take_any_arguments() {
         assert_eq!(std::fs::read_to_string(secret).unwrap(), "SECRET");
     }
 }
+
+#[test]
+fn p1_a_hidden_program_can_be_run_and_not_read() {
+    // What is not kept, and said so: should it be kept one day, what is said must change.
+    for setting in watched() {
+        let mut desk = Desk::of(setting);
+        std::fs::copy("/bin/true", desk.at("project/hidden")).unwrap();
+        std::fs::set_permissions(
+            desk.at("project/hidden"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        desk.file("project/script", "#!/bin/sh\ntrue\n");
+        std::fs::set_permissions(
+            desk.at("project/script"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        for name in ["hidden", "script"] {
+            desk.protect(&desk.at("project").join(name).display().to_string(), Protection::Hide);
+        }
+        desk.only_outside("cat hidden");
+        desk.only_outside("./script");
+        desk.sh("./hidden").good();
+    }
+}
