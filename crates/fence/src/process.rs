@@ -107,6 +107,13 @@ impl Scratch {
         }
         let memory = first.join(MEMORY);
         fs::create_dir(&memory).or_say(|| "cannot make a folder for shared memory".into())?;
+        let inside = |path: &Path| tops(plan).iter().any(|top| path.starts_with(top));
+        for (path, content) in &plan.files {
+            let path = path.to_path_buf();
+            if inside(&path) {
+                fs::write(&path, content).or_say(|| format!("cannot write `{}`", path.display()))?;
+            }
+        }
         for (at, to) in &plan.links {
             let at = at.to_path_buf();
             let say = || format!("cannot lay the link `{}`", at.display());

@@ -15,7 +15,6 @@ use bailiwick_proxy::Service;
 use super::devices;
 use super::kept::placed;
 use super::scratch;
-use crate::git::settings::IGNORED;
 use crate::git::signing;
 use crate::protocol::RunOrder;
 
@@ -90,6 +89,10 @@ struct Own {
     home: AbsPath,
     temporary: AbsPath,
     handover: AbsPath,
+    /// Git's system-wide settings, and the names that it ignores everywhere. Git looks whether they are there before it
+    /// opens them, so that where nothing is mounted they lie in scratch.
+    git: AbsPath,
+    ignored: AbsPath,
     /// All of them that are scratch, outer ones first.
     scratch: Vec<AbsPath>,
 }
@@ -105,6 +108,8 @@ impl Own {
                     home: from.home.clone(),
                     temporary,
                     handover,
+                    git: AbsPath::new("/etc/gitconfig").ok()?,
+                    ignored: AbsPath::new("/etc/gitignore").ok()?,
                 })
             }
             Level::Process => {
@@ -113,6 +118,8 @@ impl Own {
                 let (home, temporary, handover) = (below("home")?, below("tmp")?, below("handover")?);
                 Some(Self {
                     scratch: vec![top.clone(), home.clone(), temporary.clone(), handover.clone()],
+                    git: below("gitconfig")?,
+                    ignored: below("gitignore")?,
                     home,
                     temporary,
                     handover,
@@ -328,7 +335,7 @@ fn environment(from: &Materials<'_>, own: &Own) -> Vec<(String, String)> {
         put("RES_OPTIONS", "use-vc");
     }
     // Wherever a git was built to look: the file that is made for the fence.
-    put("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
+    put("GIT_CONFIG_SYSTEM", own.git.as_str());
     let program = from.program.as_ref().map(AbsPath::as_str);
     for (name, value) in signing::variables(&from.order.git, from.settings.git_unsigned, program) {
         put(&name, &value);
@@ -380,7 +387,7 @@ fn files(from: &Materials<'_>, own: &Own) -> Vec<(AbsPath, String)> {
         // Root's files belong to another number inside: git would take each for changed, and read it again.
         git.push_str("[core]\n\tcheckStat = minimal\n");
     }
-    git.push_str(&from.order.git.as_file());
+    git.push_str(&from.order.git.as_file(&own.ignored));
     if from.repository.is_some() {
         // What tidies up a repository needs more of it than is granted.
         git.push_str("[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n");
@@ -400,8 +407,8 @@ fn files(from: &Materials<'_>, own: &Own) -> Vec<(AbsPath, String)> {
         text("/etc/hostname", "bailiwick\n".into()),
         text("/etc/resolv.conf", names),
         text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n".into()),
-        text("/etc/gitconfig", git),
-        from.order.git.ignored.clone().and_then(|ignored| text(IGNORED, ignored)),
+        Some((own.git.clone(), git)),
+        from.order.git.ignored.clone().map(|ignored| (own.ignored.clone(), ignored)),
     ]
     .into_iter()
     .flatten()

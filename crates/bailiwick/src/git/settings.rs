@@ -115,9 +115,6 @@ const MAX_SETTINGS: usize = 1000;
 /// Largest list of ignored names, in bytes.
 const MAX_IGNORED: u64 = 64 * 1024;
 
-/// Where the list of ignored names lies inside.
-pub const IGNORED: &str = "/etc/gitignore";
-
 /// What is known of the person's git.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -202,7 +199,7 @@ impl GitSettings {
     }
 
     /// The settings as a file.
-    pub fn as_file(&self) -> String {
+    pub fn as_file(&self, ignored: &AbsPath) -> String {
         let mut text = String::new();
         for (name, value) in &self.kept {
             let (Some((section, rest)), Some((_, key))) = (name.split_once('.'), name.rsplit_once('.')) else {
@@ -216,7 +213,7 @@ impl GitSettings {
             text.push_str(&format!("{head}\n\t{key} = {}\n", quoted(value)));
         }
         if self.ignored.is_some() {
-            text.push_str(&format!("[core]\n\texcludesFile = {IGNORED}\n"));
+            text.push_str(&format!("[core]\n\texcludesFile = {}\n", quoted(ignored.as_str())));
         }
         text
     }
@@ -342,7 +339,7 @@ mod tests {
         ]);
         assert_eq!(found.value("user.name"), Some("A \"quoted\" \\ name"));
         assert_eq!(found.kept.len(), 4);
-        let file = found.as_file();
+        let file = found.as_file(&AbsPath::new("/etc/gitignore").unwrap());
         assert!(
             file.contains("[user]\n\tname = \"A \\\"quoted\\\" \\\\ name\"\n"),
             "{file}"
