@@ -285,6 +285,17 @@ fn p13_doctor_says_for_every_promise_what_is_kept() {
 }
 
 #[test]
+fn p13_doctor_tells_an_ordinary_user_of_both_levels() {
+    let kit = Bailiwick::as_ordinary_user();
+    let told = kit.run(&["doctor"]).ok().stdout;
+    assert!(
+        told.contains("process    can be put up here: `run --level process`"),
+        "{told}"
+    );
+    kit.run(&["run", "-q", "--level", "process", "--", "true"]).ok();
+}
+
+#[test]
 fn p9_the_callers_environment_is_not_the_agents() {
     let mut kit = Bailiwick::new();
     kit.set("SECRET_TOKEN", "SECRET-VALUE");
