@@ -218,7 +218,6 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
         doors,
         terminal,
         signals_stay: orders.landlock >= SIGNALS_STAY,
-        owner: None,
     };
     let filters = Arc::new(Filters::supervisor()?);
     Supervisor::begin(listener, charge, &filters).or_say(|| "cannot start the supervisor".into())?;

@@ -42,7 +42,6 @@ pub fn inherited_channel() -> std::io::Result<OwnedFd> {
 pub fn run_launcher(channel: OwnedFd) -> ExitCode {
     // Made ready before the order comes, so that it need not wait.
     let filters = Filters::agent();
-    let watched = Filters::watched_agent();
     let landlock = sys::landlock_version();
     let spare = Spare::begin();
     let mut daemon = Channel::over(channel);
@@ -64,7 +63,7 @@ pub fn run_launcher(channel: OwnedFd) -> ExitCode {
         check(protocol, &plan, daemon.waiting())?;
         let filters = match plan.level {
             Level::Namespace => filters?,
-            Level::Process => watched?,
+            Level::Process => Filters::watched_agent()?,
         };
         let pipes = (0..daemon.waiting()).map(|_| daemon.take()).collect::<Result<_, _>>();
         let pipes = pipes.or_say(|| "cannot carry out the order".into())?;

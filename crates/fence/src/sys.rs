@@ -243,21 +243,6 @@ pub(crate) fn hand_over(command: &mut Command, channel: OwnedFd) {
     unsafe { command.pre_exec(arrange) };
 }
 
-/// Makes this thread look at files as another user does, and says as whom it did so before. Only what it may become.
-pub(crate) fn act_as(user: u32, group: u32) -> (u32, u32) {
-    // SAFETY: both calls change a number of this thread alone, and say what it was.
-    let (group, user) = unsafe {
-        (
-            libc::syscall(libc::SYS_setfsgid, group),
-            libc::syscall(libc::SYS_setfsuid, user),
-        )
-    };
-    (
-        u32::try_from(user).unwrap_or(u32::MAX),
-        u32::try_from(group).unwrap_or(u32::MAX),
-    )
-}
-
 /// The groups that the account database lists for a user.
 pub(crate) fn groups_of(user: &CStr, group: u32) -> Vec<u32> {
     let mut count: libc::c_int = 256;

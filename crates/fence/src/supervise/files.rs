@@ -206,7 +206,7 @@ impl Supervisor {
         Self::insist(self.may_make(place, false), May::Write)?;
         let mode = Mode::from_raw_mode(wish.mode & 0o777 & !caller.umask());
         let flags = wish.flags | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let made = self.as_owner(|| openat(&place.folder, &place.name, flags, mode))?;
+        let made = openat(&place.folder, &place.name, flags, mode)?;
         Ok(Done::Descriptor(made, wish.keeps()))
     }
 
@@ -234,7 +234,7 @@ impl Supervisor {
         } else {
             0
         };
-        let opened = self.as_owner(|| reopen(&there.open, wish.again(), Mode::from_raw_mode(mode)))?;
+        let opened = reopen(&there.open, wish.again(), Mode::from_raw_mode(mode))?;
         if there.path.as_deref().is_some_and(is_terminal_maker) {
             let number = notify::terminal_number(opened.as_fd()).map_err(|_| Errno::NXIO)?;
             lock(&self.terminals).add(number)?;
@@ -321,17 +321,6 @@ impl Supervisor {
         } else {
             May::Nothing
         }
-    }
-
-    /// Does something as whoever owns what the agent makes.
-    pub(super) fn as_owner<T>(&self, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
-        let Some((user, group)) = self.charge.owner else {
-            return act();
-        };
-        let own = crate::sys::act_as(user, group);
-        let done = act();
-        crate::sys::act_as(own.0, own.1);
-        done
     }
 }
 

@@ -55,8 +55,6 @@ pub(crate) struct Charge {
     pub terminal: Option<u32>,
     /// True where the kernel keeps signals inside by itself.
     pub signals_stay: bool,
-    /// Who owns what the agent makes, where that is not the agent.
-    pub owner: Option<(u32, u32)>,
 }
 
 /// A supervisor at work.

@@ -47,14 +47,19 @@ impl Supervisor {
         find_name(caller, base, &self.instead(path))
     }
 
-    pub(super) fn make_folder(&self, caller: &Caller, base: i32, path: usize) -> Result<Done, Errno> {
-        let place = self.name(caller, base, caller.path(path)?)?;
-        if at_name(&place).is_ok() {
+    /// Insists that a name is not taken, and that something may be made there.
+    fn insist_free(&self, place: &Absent, folder: bool) -> Result<(), Errno> {
+        if at_name(place).is_ok() {
             return Err(Errno::EXIST);
         }
-        Self::insist(self.may_make(&place, true), May::Write)?;
+        Self::insist(self.may_make(place, folder), May::Write)
+    }
+
+    pub(super) fn make_folder(&self, caller: &Caller, base: i32, path: usize) -> Result<Done, Errno> {
+        let place = self.name(caller, base, caller.path(path)?)?;
+        self.insist_free(&place, true)?;
         let mode = caller.flags(path.saturating_add(1)) & MODE & !caller.umask();
-        done(self.as_owner(|| mkdirat(&place.folder, &place.name, Mode::from_raw_mode(mode))))
+        done(mkdirat(&place.folder, &place.name, Mode::from_raw_mode(mode)))
     }
 
     pub(super) fn make_node(&self, caller: &Caller, base: i32, path: usize) -> Result<Done, Errno> {
@@ -65,25 +70,19 @@ impl Supervisor {
             _ => return Err(Errno::PERM),
         };
         let place = self.name(caller, base, caller.path(path)?)?;
-        if at_name(&place).is_ok() {
-            return Err(Errno::EXIST);
-        }
-        Self::insist(self.may_make(&place, false), May::Write)?;
+        self.insist_free(&place, false)?;
         let mode = Mode::from_raw_mode(wanted & 0o777 & !caller.umask());
-        done(self.as_owner(|| mknodat(&place.folder, &place.name, kind, mode, 0)))
+        done(mknodat(&place.folder, &place.name, kind, mode, 0))
     }
 
     pub(super) fn make_link(&self, caller: &Caller, base: i32, text: usize, path: usize) -> Result<Done, Errno> {
         let text = caller.path(text)?;
         let place = self.name(caller, base, caller.path(path)?)?;
-        if at_name(&place).is_ok() {
-            return Err(Errno::EXIST);
-        }
-        Self::insist(self.may_make(&place, false), May::Write)?;
+        self.insist_free(&place, false)?;
         if self.charge.scope.keeps_its_name(&place.path()) {
             return Err(Errno::ROFS);
         }
-        done(self.as_owner(|| symlinkat(&text, &place.folder, &place.name)))
+        done(symlinkat(&text, &place.folder, &place.name))
     }
 
     pub(super) fn remove(&self, caller: &Caller, base: i32, path: usize, flags: u32) -> Result<Done, Errno> {
@@ -93,7 +92,7 @@ impl Supervisor {
         let there = at_name(&place)?;
         self.insist_movable(&place, &there)?;
         let how = AtFlags::from_bits_retain(flags);
-        self.as_owner(|| unlinkat(&place.folder, &place.name, how))?;
+        unlinkat(&place.folder, &place.name, how)?;
         if there.kind().is_socket() {
             self.forget_socket(&there.open);
         }
@@ -132,15 +131,18 @@ impl Supervisor {
         }
         Self::insist(self.may(&source), May::Write)?;
         let place = self.name(caller, new_base, new_path?)?;
-        if at_name(&place).is_ok() {
-            return Err(Errno::EXIST);
-        }
-        Self::insist(self.may_make(&place, false), May::Write)?;
+        self.insist_free(&place, false)?;
         if !source.kind().is_file() && self.charge.scope.keeps_its_name(&place.path()) {
             return Err(Errno::ROFS);
         }
         let source = itself(&source.open)?;
-        done(self.as_owner(|| linkat(CWD, &source, &place.folder, &place.name, AtFlags::SYMLINK_FOLLOW)))
+        done(linkat(
+            CWD,
+            &source,
+            &place.folder,
+            &place.name,
+            AtFlags::SYMLINK_FOLLOW,
+        ))
     }
 
     pub(super) fn rename(
@@ -184,7 +186,7 @@ impl Supervisor {
             // As between file systems: what is in it is to be copied.
             return Err(Errno::XDEV);
         }
-        done(self.as_owner(|| renameat_with(&from.folder, &from.name, &to.folder, &to.name, flags)))
+        done(renameat_with(&from.folder, &from.name, &to.folder, &to.name, flags))
     }
 
     /// Insists that an object may come to a name.
@@ -211,10 +213,10 @@ impl Supervisor {
         if length > i64::MAX.unsigned_abs() {
             return Err(Errno::INVAL);
         }
-        done(self.as_owner(|| {
+        done({
             let open = openat(CWD, &name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
             ftruncate(&open, length)
-        }))
+        })
     }
 
     /// An open file of the caller's whose own things it may change.
@@ -243,7 +245,7 @@ impl Supervisor {
     pub(super) fn change_open_mode(&self, caller: &Caller) -> Result<Done, Errno> {
         let open = self.own_open(caller)?;
         let mode = Mode::from_raw_mode(caller.flags(1) & MODE);
-        done(self.as_owner(|| rustix::fs::fchmod(&open, mode)))
+        done(rustix::fs::fchmod(&open, mode))
     }
 
     pub(super) fn change_mode(
@@ -260,7 +262,7 @@ impl Supervisor {
             return Err(Errno::OPNOTSUPP);
         }
         let (name, mode) = (itself(&there.open)?, Mode::from_raw_mode(caller.flags(mode) & MODE));
-        done(self.as_owner(|| chmodat(CWD, &name, mode, AtFlags::empty())))
+        done(chmodat(CWD, &name, mode, AtFlags::empty()))
     }
 
     /// The user and group that a call names, from a place on.
@@ -301,10 +303,10 @@ impl Supervisor {
         };
         let times = given_times(caller, times)?;
         if there.kind().is_symlink() {
-            return done(self.as_owner(|| utimensat(&there.open, c"", &times, AtFlags::EMPTY_PATH)));
+            return done(utimensat(&there.open, c"", &times, AtFlags::EMPTY_PATH));
         }
         let name = itself(&there.open)?;
-        done(self.as_owner(|| utimensat(CWD, &name, &times, AtFlags::empty())))
+        done(utimensat(CWD, &name, &times, AtFlags::empty()))
     }
 }
 
