@@ -23,6 +23,8 @@ pub const MAX_FRAME: usize = 256 * 1024;
 pub enum GateKind {
     /// HTTP, tunnels, look-ups.
     Network,
+    /// Files, programs that start, connections: what a fence's supervisor holds.
+    Supervisor,
 }
 
 /// What a gate says.
