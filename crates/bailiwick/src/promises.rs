@@ -16,8 +16,8 @@ enum Part {
     Network,
     /// A process table of its own.
     Processes,
-    /// Every call that opens a file or makes a name is held and judged.
-    Names,
+    /// Every call that opens a file, also to read it, is held and judged.
+    Opens,
     /// Scratch folders in memory, with a bound.
     Bound,
 }
@@ -26,7 +26,7 @@ enum Part {
 const fn parts(level: Level) -> &'static [Part] {
     match level {
         Level::Namespace => &[Part::Root, Part::Network, Part::Processes, Part::Bound],
-        Level::Process => &[Part::Names],
+        Level::Process => &[Part::Opens],
     }
 }
 
@@ -88,8 +88,8 @@ pub const PROMISES: [Promise; 14] = [
         fence: true,
         lacks: &[
             (
-                Lack::Of(Part::Names),
-                "protected names that do not exist yet can be made",
+                Lack::Of(Part::Opens),
+                "a hidden file that is made or replaced from outside while the task runs can be read",
             ),
             (
                 Lack::Of(Part::Root),
@@ -204,7 +204,7 @@ pub const PROMISES: [Promise; 14] = [
         name: "fence as asked",
         how: Some("the fence is read back from the kernel, and a lesser one is a refusal"),
         fence: true,
-        lacks: &[(Lack::Of(Part::Names), "guarded names that are absent are said before")],
+        lacks: NONE_YET,
     },
     Promise {
         id: "P14",

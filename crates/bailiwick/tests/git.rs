@@ -11,7 +11,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use bailiwick_testkit::{Bailiwick, at_level_process, finish};
+use bailiwick_testkit::{Bailiwick, finish};
 
 fn everyone() -> [Bailiwick; 2] {
     [Bailiwick::new(), Bailiwick::as_ordinary_user()]
@@ -61,12 +61,10 @@ fn c023_commits_carry_the_persons_name_and_habits_and_nothing_that_names_a_progr
         );
         kit.write_home(".gitconfig", &config);
         kit.write("file", "content\n");
-        // Where protected names hold before they are there, a repository is made outside.
-        if at_level_process() {
-            kit.shell_outside("git init -q .").ok();
-        }
-        kit.shell("test -d .git || git init -q . && git add file && git commit -q -m 'by the agent'")
-            .ok();
+        // A new repository would bring settings and hooks: it is made outside.
+        kit.shell("git init -q .").status_is(1);
+        kit.shell_outside("rm -rf .git && git init -q .").ok();
+        kit.shell("git add file && git commit -q -m 'by the agent'").ok();
         let said = kit
             .shell("git one; git last --format='%an <%ae>'; git branch --show-current")
             .ok();

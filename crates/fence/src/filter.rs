@@ -15,7 +15,9 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
-use crate::syscalls::{AGENT, ATTRIBUTES, GATE, OLDER_WATCHED, REFUSED, SHARED, SUPERVISOR, WATCHED};
+use crate::syscalls::{
+    AGENT, ATTRIBUTES, GATE, NAMING, OLDER_NAMING, OLDER_WATCHED, OPENING, REFUSED, SHARED, SUPERVISOR, WATCHED,
+};
 use crate::table::{self, Answer};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -54,6 +56,9 @@ const PERSONALITIES: [u64; 5] = [0, 0x0004_0000, 0x0000_0008, 0x0002_0000, 0xfff
 const SET_ID: [u64; 2] = [0o4000, 0o2000];
 /// Each of these flags makes a call that opens a file read the mode: it makes a file, with a name or without one.
 const CREATING: [u64; 2] = [0o100, 0o20_000_000];
+/// Each of these flags makes a call that opens a file more than a look: access for writing, `O_CREAT`, `O_TRUNC`,
+/// `O_TMPFILE`.
+const WRITING: u32 = 0o20_001_103;
 /// The calls that give a file its mode, and which argument that is.
 const MODES: [(libc::c_long, u8); 4] = [
     (libc::SYS_fchmod, 1),
@@ -86,9 +91,14 @@ const CONDITIONAL: &[libc::c_long] = &[
 pub(crate) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// The filters of an agent at level `namespace`.
+    /// The filters of an agent at level `namespace`: the first of them asks a supervisor about what gets a name or may be
+    /// written.
     pub(crate) fn agent() -> Result<Self, LaunchFault> {
-        Self::of(AGENT, &[], &[])
+        let watched = NAMING.iter().chain(OLDER_NAMING).map(|call| (*call, Answer::Watch));
+        let opening = OPENING
+            .iter()
+            .map(|(call, flags)| (*call, Answer::WatchIf(*flags, WRITING)));
+        Self::of(AGENT, &[], &watched.chain(opening).collect::<Vec<_>>())
     }
 
     /// The filters of an agent at level `process`: the first of them asks a supervisor.

@@ -6,12 +6,13 @@
 //! traced or signalled from inside, and reads nothing that the program writes.
 //! See: pid_namespaces(7), capabilities(7), pty(7), prctl(2).
 
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, Stdio, decode, encode};
-use bailiwick_model::Level;
+use bailiwick_model::{AbsPath, Level};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{
@@ -31,9 +32,14 @@ use crate::filter::Filters;
 use crate::floor::Floor;
 use crate::order::{Hear, Say};
 use crate::root::Root;
+use crate::supervise::scope::{Scope, Seen};
+use crate::supervise::{Charge, Supervisor};
 use crate::sys::{self, Fork};
 use crate::trees::Trees;
 use crate::{errand, limits, masks, network, program, search};
+
+/// Where shared memory with a name lies.
+const MEMORY: &str = "/dev/shm";
 
 /// What the inside is built from.
 pub(crate) struct Orders<'a> {
@@ -112,22 +118,28 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     let report = FenceReport {
         parts,
         protected,
-        missing: trees.missing,
+        missing: trees.missing.clone(),
         warnings: trees
             .warnings
-            .into_iter()
+            .iter()
+            .cloned()
             .chain(found.sockets_covered())
             .chain(found.warnings)
             .collect(),
     };
+    // Below the agent's own floor: what the supervisor does for it stays on the same trees.
+    Floor::of(plan, &trees, orders.landlock)?.lay()?;
+    let (mine, theirs) = Channel::pair().or_say(|| "cannot make a channel".into())?;
     let beginning = Beginning {
         plan,
         filters: orders.filters,
         stdio: &stdio,
         grouped: orders.grouped,
-        watched: None,
+        watched: &theirs,
     };
-    let pid = start(&beginning, floor)?;
+    let starting = start(&beginning, floor)?;
+    drop(theirs);
+    let pid = starting.supervised(mine, charge(plan, &trees))?;
     let mut along: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
     along.extend(stdio.master.as_ref().map(AsFd::as_fd));
     let started = Hear::Started {
@@ -139,6 +151,32 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
         .send(&started, &along)
         .or_say(|| "cannot tell the launcher".into())?;
     Ok(Program { pid, ended, handover })
+}
+
+/// What the supervisor of a fence with mounts goes by: they hold what is there, it what comes to be.
+fn charge(plan: &FencePlan, trees: &Trees) -> Charge {
+    let seen = trees.trees.iter().map(|tree| Seen {
+        source: tree.target.clone(),
+        target: tree.target.clone(),
+        mode: tree.mode,
+        own: tree.source != tree.target,
+    });
+    let scratch = plan.scratch.iter().cloned().chain(AbsPath::new(MEMORY).ok());
+    Charge {
+        scope: Scope::of(
+            seen.collect(),
+            scratch.collect(),
+            &plan.protected,
+            HashMap::new(),
+            HashMap::new(),
+        ),
+        files: BTreeMap::new(),
+        memory: MEMORY.into(),
+        mounted: true,
+        doors: Vec::new(),
+        terminal: None,
+        signals_stay: true,
+    }
 }
 
 /// What becomes the program's input and output.
@@ -238,12 +276,18 @@ pub(crate) struct Beginning<'a> {
     pub stdio: &'a Ends,
     /// True when a control group limits it.
     pub grouped: bool,
-    /// Where the filters ask a supervisor: who is told the descriptor of held calls.
-    pub watched: Option<&'a OwnedFd>,
+    /// Who is told the descriptor of held calls.
+    pub watched: &'a OwnedFd,
 }
 
-/// Starts the program. Comes back when it runs, or with the reason why it does not.
-pub(crate) fn start(beginning: &Beginning<'_>, floor: Floor) -> Result<Pid, LaunchFault> {
+/// A program that is about to start.
+pub(crate) struct Starting {
+    pid: Pid,
+    told: OwnedFd,
+}
+
+/// Begins to start the program: its first held call is its start.
+pub(crate) fn start(beginning: &Beginning<'_>, floor: Floor) -> Result<Starting, LaunchFault> {
     let say = || "cannot start a process".to_owned();
     let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).or_say(say)?;
     let pid = match sys::fork().or_say(say)? {
@@ -257,15 +301,42 @@ pub(crate) fn start(beginning: &Beginning<'_>, floor: Floor) -> Result<Pid, Laun
         }
     };
     drop(tell);
-    let mut heard = Vec::new();
-    let mut bytes = [0u8; 4096];
-    while let Ok(count @ 1..) = rustix::io::read(&told, &mut bytes) {
-        heard.extend_from_slice(bytes.get(..count).unwrap_or_default());
+    Ok(Starting { pid, told })
+}
+
+impl Starting {
+    /// Confines this process, puts it in charge of the program's held calls, and waits until the program runs, or for the
+    /// reason why it does not. This process starts no other afterwards.
+    pub(crate) fn supervised(self, listener: OwnedFd, charge: Charge) -> Result<Pid, LaunchFault> {
+        let Some(listener) = handed(listener)? else {
+            return self.runs();
+        };
+        Filters::supervisor()?.lay()?;
+        Supervisor::begin(listener, charge).or_say(|| "cannot start the supervisor".into())?;
+        self.runs()
     }
-    match heard.split_first_chunk::<4>() {
-        None => Ok(pid),
-        Some((_, body)) => Err(decode(body).unwrap_or_else(|_| failed("cannot start the program", "it died at once"))),
+
+    fn runs(self) -> Result<Pid, LaunchFault> {
+        let mut heard = Vec::new();
+        let mut bytes = [0u8; 4096];
+        while let Ok(count @ 1..) = rustix::io::read(&self.told, &mut bytes) {
+            heard.extend_from_slice(bytes.get(..count).unwrap_or_default());
+        }
+        match heard.split_first_chunk::<4>() {
+            None => Ok(self.pid),
+            Some((_, body)) => {
+                Err(decode(body).unwrap_or_else(|_| failed("cannot start the program", "it died at once")))
+            }
+        }
     }
+}
+
+/// The descriptor of held calls, from the program's process; none where that has something else to say.
+fn handed(from: OwnedFd) -> Result<Option<OwnedFd>, LaunchFault> {
+    let mut from = Channel::over(from);
+    let say = || "cannot hold the program's system calls".to_owned();
+    let told: Option<()> = from.receive().or_say(say)?;
+    told.map(|()| from.take().or_say(say)).transpose()
 }
 
 /// Takes the last steps on the way to the program. Comes back only with a fault.
@@ -287,10 +358,8 @@ fn become_agent(beginning: &Beginning<'_>, floor: Floor) -> LaunchFault {
     };
     match prepare() {
         Ok((image, environment)) => {
-            let laid = floor.lay().and_then(|()| match beginning.watched {
-                None => filters.lay(),
-                Some(watched) => filters.lay_watched(|listener| tell_listener(watched, &listener)),
-            });
+            let tell = |listener: OwnedFd| tell_listener(beginning.watched, &listener);
+            let laid = floor.lay().and_then(|()| filters.lay_watched(tell));
             laid.err().unwrap_or_else(|| image.run(&environment))
         }
         Err(fault) => fault,

@@ -14,7 +14,6 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bailiwick_gate::{FencePlan, FenceReport, LaunchFault};
@@ -26,14 +25,13 @@ use rustix::process::{Pid, Signal, WaitOptions, getegid, geteuid, kill_process, 
 use crate::channel::Channel;
 use crate::errand;
 use crate::fault::{Says, failed, hint};
-use crate::filter::Filters;
 use crate::floor::Floor;
 use crate::inside::{self, Beginning, Ends, Orders, Program};
 use crate::order::Hear;
 use crate::search::{self, Found};
 use crate::supervise::caller::descendants;
 use crate::supervise::scope::{Scope, Seen};
-use crate::supervise::{Charge, Door, Supervisor};
+use crate::supervise::{Charge, Door};
 use crate::sys::{self, notify};
 use crate::top::Top;
 use crate::trees::Trees;
@@ -171,6 +169,7 @@ fn scope(plan: &FencePlan, trees: &Trees, found: &Found) -> Scope {
         source: tree.source.clone(),
         target: tree.target.clone(),
         mode: tree.mode,
+        own: tree.source != tree.target,
     });
     Scope::of(seen.collect(), plan.scratch.clone(), &plan.protected, places, twins)
 }
@@ -206,22 +205,20 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
         filters: orders.filters,
         stdio: &stdio,
         grouped: orders.grouped,
-        watched: Some(&theirs),
+        watched: &theirs,
     };
-    let pid = inside::start(&beginning, floor)?;
+    let starting = inside::start(&beginning, floor)?;
     drop(theirs);
-    let listener = listener(mine)?;
     let charge = Charge {
         scope,
         files: plan.files.iter().cloned().collect(),
         memory: scratch.first.join(MEMORY),
+        mounted: false,
         doors,
         terminal,
         signals_stay: orders.landlock >= SIGNALS_STAY,
     };
-    let filters = Arc::new(Filters::supervisor()?);
-    Supervisor::begin(listener, charge, &filters).or_say(|| "cannot start the supervisor".into())?;
-    filters.lay()?;
+    let pid = starting.supervised(mine, charge)?;
     let mut parts = vec![
         "process".to_owned(),
         format!("landlock-{}", orders.landlock),
@@ -263,15 +260,6 @@ fn doors(plan: &FencePlan) -> Result<(Vec<Door>, Vec<OwnedFd>), LaunchFault> {
         Ok((door, gate))
     });
     Ok(made.collect::<Result<Vec<_>, LaunchFault>>()?.into_iter().unzip())
-}
-
-/// The descriptor of held calls, from the program's process.
-fn listener(from: OwnedFd) -> Result<OwnedFd, LaunchFault> {
-    let mut from = Channel::over(from);
-    let say = || "cannot hold the program's system calls".to_owned();
-    let told: Option<()> = from.receive().or_say(say)?;
-    told.ok_or_else(|| failed(say(), "it died at once"))?;
-    from.take().or_say(say)
 }
 
 /// Becomes what the fence's first process is to be: never root.

@@ -381,6 +381,41 @@ pub(crate) const WATCHED: &[c_long] = &[
     libc::SYS_sched_setscheduler,
 ];
 
+/// At level `namespace` these wait for the supervisor: they give a name to something, and a mount protects only what is
+/// there already.
+pub(crate) const NAMING: &[c_long] = &[
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_renameat2,
+    libc::SYS_truncate,
+];
+
+/// Older forms of what gives a name.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const OLDER_NAMING: &[c_long] = &[
+    libc::SYS_creat,
+    libc::SYS_mkdir,
+    libc::SYS_mknod,
+    libc::SYS_link,
+    libc::SYS_symlink,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+];
+
+/// Older forms of what gives a name: one elsewhere.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) const OLDER_NAMING: &[c_long] = &[libc::SYS_renameat];
+
+/// The calls that open a file, and which argument their flags are.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const OPENING: &[(c_long, u8)] = &[(libc::SYS_openat, 2), (libc::SYS_open, 1)];
+
+/// The calls that open a file, and which argument their flags are: one elsewhere.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) const OPENING: &[(c_long, u8)] = &[(libc::SYS_openat, 2)];
+
 /// Older forms of what is watched.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const OLDER_WATCHED: &[c_long] = &[

@@ -9,14 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use seccompiler::{BpfProgram, TargetArch, sock_filter};
 
-// Codes of the instructions: load a word of the call's data, jump if equal, jump if not less, answer.
+// Codes of the instructions: load a word of the call's data, jump if a bit is set, if equal, if
+// not less, answer.
 const LOAD: u16 = 0x20;
+const ANY_BIT: u16 = 0x45;
 const EQUAL: u16 = 0x15;
 const NOT_LESS: u16 = 0x35;
 const ANSWER: u16 = 0x06;
 // Where in the call's data its number and the processor family stand.
 const NUMBER: u32 = 0;
 const FAMILY: u32 = 4;
+/// Where the arguments begin, eight bytes each, of which the kernel reads the lower half of flags.
+const ARGUMENTS: u32 = 16;
+const LOWER_HALF: u32 = if cfg!(target_endian = "little") { 0 } else { 4 };
 
 const ALLOW: u32 = 0x7fff_0000;
 const ERRNO: u32 = 0x0005_0000;
@@ -34,16 +39,32 @@ pub(crate) enum Answer {
     Allow,
     /// It waits for what the supervisor answers.
     Watch,
+    /// It waits for the supervisor where an argument has one of these bits; else it is done.
+    WatchIf(u8, u32),
     /// It fails with this error.
     Refuse(u16),
 }
 
 impl Answer {
-    fn code(self) -> u32 {
+    /// The last steps of a program that gives this answer.
+    fn steps(self) -> BpfProgram {
+        let answer = |code| step(ANSWER, code, 0, 0);
         match self {
-            Self::Allow => ALLOW,
-            Self::Watch => NOTIFY,
-            Self::Refuse(errno) => ERRNO | u32::from(errno),
+            Self::Allow => vec![answer(ALLOW)],
+            Self::Watch => vec![answer(NOTIFY)],
+            Self::WatchIf(argument, bits) => {
+                let place = u32::from(argument)
+                    .saturating_mul(8)
+                    .saturating_add(ARGUMENTS)
+                    .saturating_add(LOWER_HALF);
+                vec![
+                    step(LOAD, place, 0, 0),
+                    step(ANY_BIT, bits, 0, 1),
+                    answer(NOTIFY),
+                    answer(ALLOW),
+                ]
+            }
+            Self::Refuse(errno) => vec![answer(ERRNO | u32::from(errno))],
         }
     }
 }
@@ -80,7 +101,7 @@ fn borders(calls: &BTreeMap<u32, Answer>, other: Answer) -> Vec<(u32, Answer)> {
 fn search(borders: &[(u32, Answer)], before: Answer) -> Option<BpfProgram> {
     let middle = borders.len() / 2;
     let Some((number, from)) = borders.get(middle) else {
-        return Some(vec![step(ANSWER, before.code(), 0, 0)]);
+        return Some(before.steps());
     };
     let below = search(borders.get(..middle)?, before)?;
     let above = search(borders.get(middle.saturating_add(1)..)?, *from)?;
@@ -94,14 +115,21 @@ fn search(borders: &[(u32, Answer)], before: Answer) -> Option<BpfProgram> {
 mod tests {
     use super::*;
 
-    /// Runs a program as the kernel does.
-    fn answer(program: &BpfProgram, family: u32, number: u32) -> u32 {
+    /// Runs a program as the kernel does; every argument is `argument`.
+    fn answer(program: &BpfProgram, family: u32, number: u32, argument: u32) -> u32 {
         let (mut place, mut word) = (0, 0);
         loop {
             let now = &program[place];
             place += 1;
             match now.code {
-                LOAD => word = if now.k == NUMBER { number } else { family },
+                LOAD => {
+                    word = match now.k {
+                        NUMBER => number,
+                        FAMILY => family,
+                        _ => argument,
+                    }
+                }
+                ANY_BIT => place += usize::from(if word & now.k != 0 { now.jt } else { now.jf }),
                 EQUAL => place += usize::from(if word == now.k { now.jt } else { now.jf }),
                 NOT_LESS => place += usize::from(if word >= now.k { now.jt } else { now.jf }),
                 ANSWER => return now.k,
@@ -127,11 +155,20 @@ mod tests {
                 .into_iter()
                 .map(|call| (call, Answer::Refuse(1))),
         );
+        calls.insert(2, Answer::WatchIf(1, 0o103));
         let program = program(&calls, Answer::Refuse(38), &TargetArch::x86_64).unwrap();
+        let code = |answer: Answer, argument: u32| match answer {
+            Answer::WatchIf(_, bits) if argument & bits != 0 => NOTIFY,
+            Answer::WatchIf(..) => ALLOW,
+            other => other.steps()[0].k,
+        };
         for number in (0..1200).chain([0x4000_0000, 0x4000_0027, u32::MAX]) {
             let want = calls.get(&number).copied().unwrap_or(Answer::Refuse(38));
-            assert_eq!(answer(&program, 0xc000_003e, number), want.code(), "{number}");
+            for argument in [0, 1, 0o100, 0o2000000] {
+                let found = answer(&program, 0xc000_003e, number, argument);
+                assert_eq!(found, code(want, argument), "{number} {argument}");
+            }
         }
-        assert_eq!(answer(&program, 0x4000_0003, 0), KILL, "32-bit numbers");
+        assert_eq!(answer(&program, 0x4000_0003, 0, 0), KILL, "32-bit numbers");
     }
 }

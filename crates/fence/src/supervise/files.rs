@@ -235,7 +235,7 @@ impl Supervisor {
             0
         };
         let opened = reopen(&there.open, wish.again(), Mode::from_raw_mode(mode))?;
-        if there.path.as_deref().is_some_and(is_terminal_maker) {
+        if !self.charge.mounted && there.path.as_deref().is_some_and(is_terminal_maker) {
             let number = notify::terminal_number(opened.as_fd()).map_err(|_| Errno::NXIO)?;
             lock(&self.terminals).add(number)?;
         }
@@ -277,6 +277,10 @@ impl Supervisor {
 
     fn open_own_terminal(self: &Arc<Self>, caller: &Caller, wish: &Wish) -> Result<Done, Errno> {
         let number = caller.terminal().ok_or(Errno::NXIO)?;
+        if self.charge.mounted {
+            let opened = openat(CWD, format!("/dev/pts/{number}"), wish.again(), Mode::empty())?;
+            return Ok(Done::Descriptor(opened, wish.keeps()));
+        }
         let terminals = lock(&self.terminals);
         let terminal = terminals.own(number).ok_or(Errno::NXIO)?;
         let opened = reopen(terminal, wish.again(), Mode::empty())?;
@@ -309,6 +313,10 @@ impl Supervisor {
         let Some(name) = name.to_str() else {
             return May::Nothing;
         };
+        if self.charge.mounted {
+            // All of them are the fence's own, or named by the person.
+            return May::Write;
+        }
         let terminals = lock(&self.terminals);
         let own = |number: &str| number.parse().is_ok_and(|number| terminals.own(number).is_some());
         if DEVICES.contains(&name) || is_terminal_maker(path) || name.strip_prefix("pts/").is_some_and(own) {

@@ -25,11 +25,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bailiwick_gate::LaunchFault;
 use bailiwick_model::AbsPath;
 use rustix::io::Errno;
 
-use crate::filter::Filters;
 use crate::sys::notify::{self, Held};
 use caller::Caller;
 use scope::Scope;
@@ -49,6 +47,8 @@ pub(crate) struct Charge {
     pub files: BTreeMap<AbsPath, String>,
     /// The folder that stands for `/dev/shm`.
     pub memory: PathBuf,
+    /// True where the fence has a root, devices and a process table of its own, and mounts hold besides.
+    pub mounted: bool,
     /// What is served outside on ports inside.
     pub doors: Vec<Door>,
     /// The program's own terminal.
@@ -88,8 +88,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Supervisor {
-    /// Begins to answer, in threads of this process.
-    pub(crate) fn begin(listener: OwnedFd, charge: Charge, filters: &Arc<Filters>) -> std::io::Result<()> {
+    /// Begins to answer, in threads of this process. They have the filters of the thread that calls this.
+    pub(crate) fn begin(listener: OwnedFd, charge: Charge) -> std::io::Result<()> {
         notify::wake_in_place(listener.as_fd());
         let mut terminals = terminals::Terminals::default();
         charge.terminal.map(|number| terminals.add(number)).transpose()?;
@@ -102,20 +102,15 @@ impl Supervisor {
             waiting: AtomicUsize::new(0),
         });
         for _ in 0..WORKERS {
-            let (supervisor, filters) = (Arc::clone(&supervisor), Arc::clone(filters));
+            let supervisor = Arc::clone(&supervisor);
             std::thread::Builder::new()
                 .stack_size(256 * 1024)
-                .spawn(move || supervisor.work(&filters))?;
+                .spawn(move || supervisor.work())?;
         }
         Ok(())
     }
 
-    fn work(self: Arc<Self>, filters: &Filters) {
-        let confined: Result<(), LaunchFault> = filters.lay();
-        if confined.is_err() {
-            // Nobody answers then, and nothing goes on.
-            std::process::abort();
-        }
+    fn work(self: Arc<Self>) {
         loop {
             match notify::next(self.listener.as_fd()) {
                 Ok(held) => self.serve(held),

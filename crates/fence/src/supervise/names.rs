@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::caller::Caller;
+use super::caller::{Caller, split_last};
 use super::files::object;
 use super::scope::May;
 use super::walk::{Absent, Aim, There, at_name, find_name, there};
@@ -47,6 +47,14 @@ impl Supervisor {
         find_name(caller, base, &self.instead(path))
     }
 
+    /// The folder and the name of what is to be made. `.` and `..` are taken.
+    fn new_name(&self, caller: &Caller, base: i32, path: PathBuf) -> Result<Absent, Errno> {
+        match split_last(&path) {
+            Some(_) => self.name(caller, base, path),
+            None => there(caller, base, &self.instead(path), Aim::End).and(Err(Errno::EXIST)),
+        }
+    }
+
     /// Insists that a name is not taken, and that something may be made there.
     fn insist_free(&self, place: &Absent, folder: bool) -> Result<(), Errno> {
         if at_name(place).is_ok() {
@@ -56,7 +64,7 @@ impl Supervisor {
     }
 
     pub(super) fn make_folder(&self, caller: &Caller, base: i32, path: usize) -> Result<Done, Errno> {
-        let place = self.name(caller, base, caller.path(path)?)?;
+        let place = self.new_name(caller, base, caller.path(path)?)?;
         self.insist_free(&place, true)?;
         let mode = caller.flags(path.saturating_add(1)) & MODE & !caller.umask();
         done(mkdirat(&place.folder, &place.name, Mode::from_raw_mode(mode)))
@@ -69,7 +77,7 @@ impl Supervisor {
             kind @ (FileType::RegularFile | FileType::Fifo | FileType::Socket) => kind,
             _ => return Err(Errno::PERM),
         };
-        let place = self.name(caller, base, caller.path(path)?)?;
+        let place = self.new_name(caller, base, caller.path(path)?)?;
         self.insist_free(&place, false)?;
         let mode = Mode::from_raw_mode(wanted & 0o777 & !caller.umask());
         done(mknodat(&place.folder, &place.name, kind, mode, 0))
@@ -77,7 +85,9 @@ impl Supervisor {
 
     pub(super) fn make_link(&self, caller: &Caller, base: i32, text: usize, path: usize) -> Result<Done, Errno> {
         let text = caller.path(text)?;
-        let place = self.name(caller, base, caller.path(path)?)?;
+        let place = self.new_name(caller, base, caller.path(path)?)?;
+        // What is being renamed is not to become a link meanwhile.
+        let _alone = lock(&self.names);
         self.insist_free(&place, false)?;
         if self.charge.scope.keeps_its_name(&place.path()) {
             return Err(Errno::ROFS);
@@ -130,7 +140,8 @@ impl Supervisor {
             return Err(Errno::PERM);
         }
         Self::insist(self.may(&source), May::Write)?;
-        let place = self.name(caller, new_base, new_path?)?;
+        let place = self.new_name(caller, new_base, new_path?)?;
+        let _alone = lock(&self.names);
         self.insist_free(&place, false)?;
         if !source.kind().is_file() && self.charge.scope.keeps_its_name(&place.path()) {
             return Err(Errno::ROFS);

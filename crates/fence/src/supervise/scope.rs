@@ -1,4 +1,4 @@
-//! What a fence without mounts allows at a place: the plan's trees, less what is protected in them.
+//! What a fence allows at a place: the plan's trees, less what is protected in them.
 //!
 //! Answers: may this path be read, changed, renamed? Promises: P1, P5 (the path is the object's own, found by the
 //! kernel; other names of a protected file are known by inode), P13. A protected name is protected whether it is
@@ -74,18 +74,20 @@ impl Index {
 /// A tree that may be used.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// Where it lies.
+    /// Where the kernel has it.
     pub source: AbsPath,
     /// Where rules see it, which is where the agent looks for it.
     pub target: AbsPath,
     /// What may be done there.
     pub mode: BindMode,
+    /// True for a tree of the fence's own, in the place of another of the person's.
+    pub own: bool,
 }
 
 impl Seen {
     /// Where a tree of the fence's own is seen.
     fn kept(&self) -> Option<&AbsPath> {
-        (self.source != self.target).then_some(&self.target)
+        self.own.then_some(&self.target)
     }
 
     /// The path by which rules know a place.
@@ -256,6 +258,7 @@ mod tests {
             source: path(source),
             target: path(target),
             mode,
+            own: source != target,
         };
         Scope::of(
             vec![

@@ -1,4 +1,4 @@
-//! A fence without namespaces, where names, terminals and sockets are the machine's: roads round the supervisor.
+//! Roads round the supervisor: names in any fence, terminals and sockets where they are the machine's.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -10,7 +10,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::desk::{Desk, Setting};
 
-/// The settings whose calls are held.
+/// The settings where every call is held.
 fn watched() -> Vec<Setting> {
     Setting::all()
         .into_iter()
@@ -44,7 +44,7 @@ fn python_only_outside(desk: &Desk, script: &str) {
 
 #[test]
 fn p5_a_folder_moved_as_a_whole_brings_no_guarded_names_in() {
-    for setting in watched() {
+    for setting in Setting::all() {
         let mut desk = Desk::of(setting);
         desk.protect("/**/.git/hooks", Protection::Guard);
         desk.protect("/**/.git/modules/**/config", Protection::Guard);
@@ -80,7 +80,7 @@ fn p5_a_folder_moved_as_a_whole_brings_no_guarded_names_in() {
 
 #[test]
 fn p5_a_hidden_file_stays_hidden_in_a_folder_that_moves() {
-    for setting in watched() {
+    for setting in Setting::all() {
         let mut desk = Desk::of(setting);
         desk.file("project/in/f/.token", "SECRET");
         let pattern = format!("{}/in/**/.token", desk.at("project").display());
@@ -92,7 +92,7 @@ fn p5_a_hidden_file_stays_hidden_in_a_folder_that_moves() {
 
 #[test]
 fn p5_a_link_takes_no_guarded_name_by_a_hard_link() {
-    for setting in watched() {
+    for setting in Setting::all() {
         let mut desk = Desk::of(setting);
         desk.protect("/**/.github/workflows", Protection::Guard);
         let script = "mkdir -p evil/workflows; ln -sfn evil l && ln -P l .github && touch .github/workflows/w";
@@ -105,7 +105,7 @@ fn p5_a_link_takes_no_guarded_name_by_a_hard_link() {
 
 #[test]
 fn p5_a_file_swapped_for_a_folder_takes_no_guarded_name() {
-    for setting in watched() {
+    for setting in Setting::all() {
         let mut desk = Desk::of(setting);
         desk.protect("/**/.github/workflows", Protection::Guard);
         // Two threads: one renames `x` to the guarded name, the other has a file or a folder stand there.

@@ -15,9 +15,6 @@ pub struct Level {
     pub pending: &'static [(&'static str, &'static str)],
 }
 
-/// Names that are not there when a task starts: a mount has nothing to lie on.
-const ABSENT: &str = "the powerbox, to guard names that are absent at the start";
-
 /// What is guarded stays guarded where its folder goes; in that folder's place a new one can be made, without it.
 const MOVED: &str = "a choice: folders above a guarded place may be renamed, and it goes along";
 
@@ -35,19 +32,6 @@ pub const LEVELS: &[Level] = &[
         arguments: &[],
         for_root: true,
         in_containers: false,
-        pending: &[
-            ("guarded-nested-parent-swapped", ABSENT),
-            ("names-claude-deeper", ABSENT),
-            ("names-claude-local", ABSENT),
-            ("names-envrc-deeper", ABSENT),
-            ("names-folder-renamed-to-git", ABSENT),
-            ("names-git-commondir", ABSENT),
-            ("names-git-config-worktree", ABSENT),
-            ("names-idea", ABSENT),
-            ("names-mcp-deeper", ABSENT),
-            ("names-repository-of-its-own", ABSENT),
-            ("names-rules-deeper", ABSENT),
-            ("names-vscode-deeper", ABSENT),
-        ],
+        pending: &[("guarded-nested-parent-swapped", MOVED)],
     },
 ];
