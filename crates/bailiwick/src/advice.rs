@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bailiwick_model::{AbsPath, Code, Decision, Event, Layer, Reason, Request, Resource, Verb, Verdict};
+use bailiwick_model::{AbsPath, Answered, Code, Decision, Event, Layer, Reason, Request, Resource, Verb, Verdict};
 
 use crate::context::RULE_FILE;
 use crate::protocol::RefusedAct;
@@ -33,11 +33,23 @@ pub fn refused(event: &Event, root: &AbsPath) -> Option<RefusedAct> {
     match event {
         Event::Decided {
             id, request, decision, ..
-        } if decision.verdict != Verdict::Allow => Some(RefusedAct {
+        } if decision.verdict == Verdict::Deny => Some(RefusedAct {
             id: *id,
             code: decision.code,
             act: visible(&request.to_string()),
             told: told(request, decision, root),
+        }),
+        Event::Answered {
+            id, request, answer, ..
+        } => answer.refusal().map(|code| RefusedAct {
+            id: *id,
+            code,
+            act: visible(&request.to_string()),
+            told: format!(
+                "no: {} ({code})\n  {}\n",
+                visible(&request.to_string()),
+                answered(*answer)
+            ),
         }),
         Event::Refused { id, code, what } => Some(RefusedAct {
             id: *id,
@@ -46,6 +58,16 @@ pub fn refused(event: &Event, root: &AbsPath) -> Option<RefusedAct> {
             told: by_gate(*code, what),
         }),
         _ => None,
+    }
+}
+
+/// What became of a question, as a sentence.
+pub fn answered(answer: Answered) -> &'static str {
+    match answer {
+        Answered::Yes => "a person was asked, and said yes: to this, once",
+        Answered::No => "a person was asked, and said no",
+        Answered::Lapsed => "a person was asked, and nobody answered in time (`bailiwick approve` answers)",
+        Answered::Withdrawn => "a person was asked, and whoever asked went away before there was an answer",
     }
 }
 
@@ -109,7 +131,7 @@ pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<
         }
         (Code::AddressLinkLocal, _) => Some("nothing can: link-local addresses are always refused".into()),
         (Code::AskedByRule, Some(rule)) => Some(format!(
-            "this build has no way to ask yet, so it is a no; allow it at {}:{} instead",
+            "a person says yes with `bailiwick approve` while it waits; or allow it at {}:{}",
             rule.file, rule.line
         )),
         _ => None,

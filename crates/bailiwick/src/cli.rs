@@ -33,6 +33,16 @@ Examples:
 With a terminal, ctrl-\\ ctrl-d leaves the agent running, and so does a closed window. Without one it ends with this command.
 Exit codes: the agent's own; 125 not started, 126 its program cannot be started, 127 its program is not there.";
 
+/// Examples of `approve`.
+const APPROVE_EXAMPLES: &str = "\
+Examples:
+  bailiwick approve                  what waits, whole
+  bailiwick approve q-5b0f           yes: to just that, once
+  bailiwick approve --no q-5b0f      no
+
+Silence is a no when the deadline comes. A yes covers the act as it is shown, once, for that task.
+Exit codes: 0 answered, or nothing waits; 4 something waits.";
+
 /// Examples of `give`.
 const GIVE_EXAMPLES: &str = "\
 Examples:
@@ -74,6 +84,8 @@ enum Command {
     Attach(AttachArgs),
     /// End a task, and all that runs in it
     Stop(StopArgs),
+    /// Show what waits for you, or answer it
+    Approve(ApproveArgs),
     /// Hand copies of files to a running task
     Give(GiveArgs),
     /// Write a commented bailiwick.toml that fits this project
@@ -145,7 +157,7 @@ pub struct RunArgs {
     /// End the agent when this terminal closes; else it goes on, and `bailiwick attach` comes back to it
     #[arg(long)]
     pub end_with_terminal: bool,
-    /// Ask nobody: what a rule would ask is refused at once (in this build it always is)
+    /// Ask nobody: what a rule would ask is refused at once
     #[arg(long)]
     pub no_ask: bool,
     /// Say what was refused, why, and what line would allow it: at once without a terminal, else at the end
@@ -179,6 +191,20 @@ pub struct StopArgs {
     /// Do not let it end by itself first
     #[arg(long)]
     pub now: bool,
+}
+
+/// What `approve` takes.
+#[derive(Debug, Args)]
+#[command(after_help = APPROVE_EXAMPLES)]
+pub struct ApproveArgs {
+    /// The question, or the beginning of its id; without one the questions are shown
+    pub question: Option<String>,
+    /// Say no
+    #[arg(long, requires = "question")]
+    pub no: bool,
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `give` takes.
@@ -446,6 +472,7 @@ pub fn run() -> Done {
         Command::Run(args) => commands::run::run(&args),
         Command::Attach(args) => commands::attach::attach(&args),
         Command::Stop(args) => commands::attach::stop(&args),
+        Command::Approve(args) => commands::approve::run(&args),
         Command::Give(args) => commands::give::run(&args),
         Command::Init(args) => commands::init::run(&args),
         Command::Login(args) => commands::login::run(&args),

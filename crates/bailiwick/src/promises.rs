@@ -161,9 +161,12 @@ pub const PROMISES: [Promise; 14] = [
     Promise {
         id: "P8",
         name: "exact yes",
-        how: None,
+        how: Some("a yes is for the one request that was shown, once"),
         fence: false,
-        lacks: &[(Lack::Build, "nobody can be asked yet: what would be asked is denied")],
+        lacks: &[(
+            Lack::Build,
+            "wider answers, other approvers and questions that outlive the daemon are still to come",
+        )],
     },
     Promise {
         id: "P9",

@@ -1,12 +1,12 @@
 //! What the person's commands and the daemon say to each other, on the daemon's path socket.
 
 use bailiwick_gate::{FenceReport, LaunchFault};
-use bailiwick_model::{AbsPath, Level, TaskId};
+use bailiwick_model::{AbsPath, DecisionId, Digest, Level, Millis, Request, TaskId};
 use bailiwick_policy::Published;
 use serde::{Deserialize, Serialize};
 
 /// The version of these frames.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// This build: version, and what tells one build of a version from another.
 pub fn build() -> String {
@@ -60,6 +60,15 @@ pub enum PersonCall {
         task: TaskId,
         /// The port.
         port: Port,
+    },
+    /// Asks which questions wait.
+    Questions,
+    /// Answers a question.
+    Answer {
+        /// The question.
+        id: DecisionId,
+        /// True for yes: to just what was asked, once.
+        yes: bool,
     },
     /// Asks how the daemon does.
     Status,
@@ -121,6 +130,30 @@ pub struct RunOrder {
     pub detached: bool,
     /// True when each refusal is to be told as it comes.
     pub explain: bool,
+    /// False when nobody is to be asked: what would be asked is a no at once.
+    pub ask: bool,
+}
+
+/// Something that waits for a person.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitingAct {
+    /// What `approve` takes.
+    pub id: DecisionId,
+    /// The task.
+    pub task: TaskId,
+    /// The act, whole, as one line that is safe to print.
+    pub act: String,
+    /// The request itself: what a yes is for, and nothing else.
+    pub request: Request,
+    /// The digest of the request.
+    pub digest: Digest,
+    /// Why it is asked: lines that are safe to print.
+    pub because: Vec<String>,
+    /// Since when it waits.
+    pub since: Millis,
+    /// When silence becomes a no.
+    pub deadline: Millis,
 }
 
 /// Something that was refused.
@@ -185,6 +218,8 @@ pub enum PersonAnswer {
     Started(FenceReport),
     /// Something was refused.
     Refused(Box<RefusedAct>),
+    /// Something waits for a person.
+    Waits(Box<WaitingAct>),
     /// The task is attended. What comes along is as with `Started`.
     Attached(Box<RunningTask>),
     /// Another attends the task now.
@@ -202,6 +237,8 @@ pub enum PersonAnswer {
     },
     /// It could not be started.
     Failed(LaunchFault),
+    /// The answer to `Questions`: the oldest first.
+    Questions(Vec<WaitingAct>),
     /// The answer to `Status`.
     Status(Box<DaemonStatus>),
     /// The answer to `Checkpoint`.
@@ -262,6 +299,8 @@ pub struct DaemonStatus {
     pub records: u64,
     /// False when the log cannot be written.
     pub log_healthy: bool,
+    /// How many questions wait for a person.
+    pub waiting: usize,
     /// The tasks that run.
     pub tasks: Vec<RunningTask>,
     /// Tasks that have ended while nobody attended them, with their status.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bailiwick_model::{Code, Digest, Request, TaskId};
 
-use crate::mediator::{Outcome, Refusal, Settlement};
+use crate::mediator::{Outcome, Question, Refusal, Settlement};
 use crate::permit::Permit;
 use crate::wire::{Answer, Call, GateKind, PROTOCOL, WireFault, decode, digest_of, encode};
 
@@ -33,6 +33,8 @@ pub enum ClientFault {
 pub enum Reply {
     /// The greeting: nothing waits for it.
     Ready,
+    /// A person is asked about this call; its answer follows.
+    Waits(u64, Question),
     /// The answer to [`Client::decide`].
     Decided(u64, Outcome),
     /// The answer to [`Client::settle`].
@@ -66,16 +68,36 @@ impl Client {
         })
     }
 
-    /// Asks about a request: the call's number, and the frame to send.
+    /// Asks about a request: the call's number, and the frame to send. What a person must say is held until they have
+    /// said it.
     pub fn decide(&mut self, request: &Request) -> Result<(u64, Vec<u8>), ClientFault> {
+        self.ask(request, true)
+    }
+
+    /// Asks about a request for somebody who cannot wait for a person: what one must say is a no.
+    pub fn decide_now(&mut self, request: &Request) -> Result<(u64, Vec<u8>), ClientFault> {
+        self.ask(request, false)
+    }
+
+    fn ask(&mut self, request: &Request, patient: bool) -> Result<(u64, Vec<u8>), ClientFault> {
         let call = self.call(Open::Decide(digest_of(request)))?;
         self.frame(
             call,
             &Call::Decide {
                 call,
                 request: Box::new(request.clone()),
+                patient,
             },
         )
+    }
+
+    /// Says that nobody waits for the answer to a call any more; none when it has been answered. The answer comes all
+    /// the same: a permit in it must be given back.
+    pub fn withdraw(&self, call: u64) -> Result<Option<Vec<u8>>, ClientFault> {
+        match self.open.get(&call) {
+            Some(Open::Decide(_)) => Ok(Some(encode(&Call::Withdraw { call })?)),
+            _ => Ok(None),
+        }
     }
 
     /// Says what became of an effect.
@@ -126,18 +148,22 @@ impl Client {
         if !self.greeted {
             return Err(WireFault::OutOfTurn("an answer before the greeting").into());
         }
+        if let Answer::Question { call, question } = answer {
+            return match self.open.get(&call) {
+                Some(Open::Decide(_)) => Ok(Reply::Waits(call, question)),
+                _ => Err(ClientFault::Stray),
+            };
+        }
         let (call, open) = match &answer {
-            Answer::Allow { call, .. }
-            | Answer::Question { call, .. }
-            | Answer::Deny { call, .. }
-            | Answer::Settled { call } => (*call, self.open.remove(call).ok_or(ClientFault::Stray)?),
-            Answer::Hello { .. } => return Err(ClientFault::Stray),
+            Answer::Allow { call, .. } | Answer::Deny { call, .. } | Answer::Settled { call } => {
+                (*call, self.open.remove(call).ok_or(ClientFault::Stray)?)
+            }
+            Answer::Hello { .. } | Answer::Question { .. } => return Err(ClientFault::Stray),
         };
         match (answer, open) {
             (Answer::Allow { terms, .. }, Open::Decide(digest)) if terms.digest == digest => {
                 Ok(Reply::Decided(call, Outcome::Allow(Permit::issued_by_mediator(*terms))))
             }
-            (Answer::Question { question, .. }, Open::Decide(_)) => Ok(Reply::Decided(call, Outcome::Ask(question))),
             (Answer::Deny { refusal, .. }, Open::Decide(_)) => Ok(Reply::Decided(call, Outcome::Deny(refusal))),
             (Answer::Settled { .. }, Open::Settle) => Ok(Reply::Settled(call, Ok(()))),
             (Answer::Deny { refusal, .. }, Open::Settle) => Ok(Reply::Settled(call, Err(refusal))),

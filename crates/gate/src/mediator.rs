@@ -1,6 +1,6 @@
 //! The trait every gate decides through, in-process or over a channel.
 
-use bailiwick_model::{Code, DecisionId, Nonce, Request, TaskId};
+use bailiwick_model::{Code, DecisionId, Millis, Nonce, Request, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::permit::Permit;
@@ -22,7 +22,7 @@ pub trait Mediator {
 pub enum Outcome {
     /// It may be done, once.
     Allow(Permit),
-    /// A person must say.
+    /// A person must say, and nobody is asked on this road.
     Ask(Question),
     /// It may not be done.
     Deny(Refusal),
@@ -34,6 +34,8 @@ pub enum Outcome {
 pub struct Question {
     /// The decision that asks.
     pub id: DecisionId,
+    /// When silence becomes a no.
+    pub deadline: Millis,
 }
 
 /// A denial, as the agent may see it: a code and an id, no policy content.

@@ -12,7 +12,7 @@ use crate::mediator::{Question, Refusal, Settlement};
 use crate::permit::PermitTerms;
 
 /// The version of the frames. Both ends must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Largest frame, in bytes of JSON.
 pub const MAX_FRAME: usize = 256 * 1024;
@@ -25,6 +25,8 @@ pub enum GateKind {
     Network,
     /// Files, programs that start, connections: what a fence's supervisor holds.
     Supervisor,
+    /// Trees whose files are asked about one by one.
+    Files,
 }
 
 /// What a gate says.
@@ -46,6 +48,13 @@ pub enum Call {
         call: u64,
         /// The request.
         request: Box<Request>,
+        /// True when whoever asked can wait for a person: then an ask is answered later. Else it is a no at once.
+        patient: bool,
+    },
+    /// Nobody waits any more for the answer to a request. That answer comes all the same.
+    Withdraw {
+        /// The number of the request.
+        call: u64,
     },
     /// What became of an effect.
     Settle {
@@ -85,7 +94,7 @@ pub enum Answer {
         /// What the permit is for.
         terms: Box<PermitTerms>,
     },
-    /// A person must say.
+    /// A person is asked, and the answer follows.
     Question {
         /// The number of the call.
         call: u64,

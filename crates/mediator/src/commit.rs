@@ -16,6 +16,7 @@ use bailiwick_model::{
 use crate::decide::{Judged, judge};
 use crate::durability;
 use crate::monitor::{Mediator, unknown_task};
+use crate::session::Asker;
 use crate::snapshot::{Purpose, Snapshot};
 use crate::task::{Open, Task, lock};
 
@@ -46,11 +47,19 @@ struct Sealed {
 
 enum Draft {
     Allow(Arc<Task>, PermitTerms),
-    Ask,
+    Ask(Decision, Millis),
     Deny(Code),
 }
 
 impl Sealed {
+    /// The decision that asks a person, if that is what it is.
+    fn asks(&self) -> Option<&Decision> {
+        match &self.draft {
+            Draft::Ask(decision, _) => Some(decision),
+            Draft::Allow(..) | Draft::Deny(_) => None,
+        }
+    }
+
     /// Opens the answer, now that it is known what became of its record.
     fn open(self, recorded: Result<Receipt, LedgerFault>) -> Outcome {
         let deny = |code| Outcome::Deny(Refusal { id: self.id, code });
@@ -60,7 +69,7 @@ impl Sealed {
                 Outcome::Allow(Permit::issued_by_mediator(terms))
             }
             (Draft::Allow(..), Ok(_)) => deny(Code::UnknownTask),
-            (Draft::Ask, Ok(_)) => Outcome::Ask(Question { id: self.id }),
+            (Draft::Ask(_, deadline), Ok(_)) => Outcome::Ask(Question { id: self.id, deadline }),
             (Draft::Deny(code), Ok(_)) => deny(code),
             (Draft::Allow(task, terms), Err(_)) => {
                 let mut state = task.state();
@@ -69,7 +78,7 @@ impl Sealed {
                 }
                 deny(Code::LogUnavailable)
             }
-            (Draft::Ask | Draft::Deny(_), Err(_)) => deny(Code::LogUnavailable),
+            (Draft::Ask(..) | Draft::Deny(_), Err(_)) => deny(Code::LogUnavailable),
         }
     }
 }
@@ -87,6 +96,27 @@ impl Mediator {
             (Ok(pending), Durability::Durable) => pending.then(Box::new(move |done| call(sealed.open(done)))),
             (Ok(pending), Durability::Ordered) => call(sealed.open(pending.wait())),
             (Err(fault), _) => call(sealed.open(Err(fault))),
+        }
+    }
+
+    /// Decides and commits for somebody who can wait for a person: what one must say is held until they have said it. The
+    /// answer comes when it is known, from whichever thread knows it.
+    pub(crate) fn decide_patiently(self: &Arc<Self>, request: &Request, asker: Asker) {
+        let Committed {
+            sealed,
+            durability,
+            record,
+        } = self.commit(request);
+        let (mediator, request) = (Arc::clone(self), request.clone());
+        let against = sealed.asks().cloned();
+        let done = move |recorded| match (sealed.open(recorded), against) {
+            (Outcome::Ask(question), Some(against)) => mediator.hold(question, request, against, asker),
+            (outcome, _) => asker.answer(&mediator, outcome),
+        };
+        match (record, durability) {
+            (Ok(pending), Durability::Durable) => pending.then(Box::new(done)),
+            (Ok(pending), Durability::Ordered) => done(pending.wait()),
+            (Err(fault), _) => done(Err(fault)),
         }
     }
 
@@ -175,7 +205,11 @@ impl Mediator {
             (Verdict::Allow, Some((task, terms))) => Draft::Allow(task, terms),
             // An allow comes with its permit; one without would be a fault.
             (Verdict::Allow, None) => Draft::Deny(Code::Fault),
-            (Verdict::Ask, _) => Draft::Ask,
+            (Verdict::Ask, _) => {
+                let patience = self.task(request.task).map_or(0, |task| task.patience);
+                let deadline = Millis(self.clock.now().0.saturating_add(patience));
+                Draft::Ask(decision.clone(), deadline)
+            }
             (Verdict::Deny, _) => Draft::Deny(decision.code),
         };
         let record = Record {

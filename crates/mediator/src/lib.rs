@@ -8,13 +8,14 @@
 //! are handed in and trusted.
 //! Not here: what rules mean (`policy`), what a capability covers (`authority`), sockets, threads, files, the time.
 //!
-//! Reading order: `decide`, `snapshot`, `commit`, `task`, `session`.
+//! Reading order: `decide`, `snapshot`, `commit`, `task`, `session`, `questions`.
 
 mod commit;
 mod decide;
 mod durability;
 mod form;
 mod monitor;
+mod questions;
 mod rules;
 mod session;
 mod snapshot;
@@ -22,7 +23,8 @@ mod standing;
 mod task;
 
 pub use decide::decide;
-pub use monitor::{Mediator, TaskFault, TaskSpec};
+pub use monitor::{Mediator, PATIENCE, TaskFault, TaskSpec};
+pub use questions::{QuestionFault, Waiting};
 pub use rules::Rules;
 pub use session::{Reply, Session, SessionFault};
 pub use snapshot::{Clearances, Grant, Purpose, Snapshot, Used};

@@ -11,6 +11,7 @@ use bailiwick_gate::{Clock, Ledger, LedgerFault, Random};
 use bailiwick_model::{Code, ContextId, Decision, Durability, Event, Label, Millis, Record, Request, TaskId};
 
 use crate::decide::decide;
+use crate::questions::Questions;
 use crate::rules::Rules;
 use crate::snapshot::{Clearances, Grant, Purpose};
 use crate::task::{Open, Task, lock};
@@ -44,7 +45,12 @@ pub struct TaskSpec {
     pub grants: Vec<Grant>,
     /// True when someone is there who can be asked.
     pub approver_present: bool,
+    /// How long a question waits for its answer, in milliseconds.
+    pub patience: u64,
 }
+
+/// How long a question waits where no rule says, in milliseconds.
+pub const PATIENCE: u64 = 120_000;
 
 impl TaskSpec {
     /// A root task: all that the rules allow, no label, nobody to ask.
@@ -60,6 +66,7 @@ impl TaskSpec {
             clearances: Clearances::default(),
             grants: Vec::new(),
             approver_present: false,
+            patience: PATIENCE,
         }
     }
 }
@@ -86,6 +93,7 @@ pub struct Mediator {
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
+    pub(crate) questions: Questions,
     tasks: RwLock<HashMap<TaskId, Arc<Task>>>,
 }
 
@@ -96,6 +104,7 @@ impl Mediator {
             ledger,
             clock,
             random,
+            questions: Questions::default(),
             tasks: RwLock::default(),
         }
     }
@@ -146,15 +155,18 @@ impl Mediator {
             state.moved();
             state.close_where(|_| true)
         };
+        self.withdraw_of(id);
         let abandoned = self.note_abandoned(id, &open);
         self.note(Some(id), Event::TaskEnded { status })?;
         Ok(abandoned?)
     }
 
-    /// Clears away permits that nobody will settle any more, and says how many. To be called now and then.
+    /// Clears away permits that nobody will settle any more, and says how many; turns questions that waited too long
+    /// into a no. To be called now and then.
     ///
     /// What such a permit had used up stays used up: its effect may have taken place.
     pub fn sweep(&self, now: Millis) -> Result<usize, LedgerFault> {
+        self.lapse(now);
         let tasks: Vec<Arc<Task>> = self.read_tasks(|tasks| tasks.values().cloned().collect());
         let mut swept = 0usize;
         for task in tasks {

@@ -5,13 +5,14 @@
 //! Trust: every byte comes from a process that parses hostile bytes and may have been taken over by them.
 //! Not here: the socket, cutting bytes into frames (`gate::FrameReader`).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
-use bailiwick_gate::{Answer, Call, Outcome, PROTOCOL, Refusal, Settlement, WireFault, decode, encode};
+use bailiwick_gate::{Answer, Call, Outcome, PROTOCOL, Question, Refusal, Settlement, WireFault, decode, encode};
 use bailiwick_model::{Code, Request, TaskId};
 
 use crate::monitor::Mediator;
+use crate::task::lock;
 
 /// Most calls of one channel whose answers may wait for their records.
 const MAX_WAITING: usize = 4096;
@@ -33,9 +34,71 @@ pub enum SessionFault {
         /// The task in the frame.
         named: TaskId,
     },
-    /// Too many calls wait.
-    #[error("{MAX_WAITING} calls of one channel wait for an answer already")]
+    /// Too many calls wait, or one under this number.
+    #[error("{MAX_WAITING} calls of one channel wait for an answer already, or one of this number does")]
     Busy,
+}
+
+/// The calls of one channel whose answers are not known yet.
+#[derive(Default)]
+pub(crate) struct Line(Mutex<Calls>);
+
+#[derive(Default)]
+struct Calls {
+    closed: bool,
+    /// Each open call, and whether somebody still waits for its answer.
+    open: BTreeMap<u64, bool>,
+}
+
+/// Who waits for the answer to a call.
+pub(crate) struct Asker {
+    line: Arc<Line>,
+    call: u64,
+    reply: Reply,
+}
+
+impl Asker {
+    /// Says that a person is asked.
+    pub(crate) fn tell(&self, question: Question) {
+        // An id and a time always fit into a frame.
+        let _ = send(
+            &self.reply,
+            &Answer::Question {
+                call: self.call,
+                question,
+            },
+        );
+    }
+
+    /// Gives the answer.
+    pub(crate) fn answer(self, mediator: &Mediator, outcome: Outcome) {
+        lock(&self.line.0).open.remove(&self.call);
+        answer(mediator, self.call, outcome, &self.reply);
+    }
+
+    /// Answers no.
+    pub(crate) fn deny(self, refusal: Refusal) {
+        lock(&self.line.0).open.remove(&self.call);
+        // A refusal always fits into a frame.
+        let _ = send(
+            &self.reply,
+            &Answer::Deny {
+                call: self.call,
+                refusal,
+            },
+        );
+    }
+
+    /// True while somebody waits.
+    pub(crate) fn waits(&self) -> bool {
+        let calls = lock(&self.line.0);
+        !calls.closed && calls.open.get(&self.call) == Some(&true)
+    }
+
+    /// True when this is a call of that channel: the named one, or any.
+    pub(crate) fn is_of(&self, line: &Arc<Line>, call: Option<u64>) -> bool {
+        Arc::ptr_eq(&self.line, line) && call.is_none_or(|call| call == self.call)
+    }
 }
 
 /// One channel, bound to one task.
@@ -43,7 +106,15 @@ pub struct Session {
     mediator: Arc<Mediator>,
     task: TaskId,
     greeted: bool,
-    waiting: Arc<AtomicUsize>,
+    line: Arc<Line>,
+}
+
+impl Drop for Session {
+    /// A channel that has closed waits for nothing.
+    fn drop(&mut self) {
+        lock(&self.line.0).closed = true;
+        self.mediator.withdraw(&self.line, None);
+    }
 }
 
 impl Session {
@@ -53,7 +124,7 @@ impl Session {
             mediator,
             task,
             greeted: false,
-            waiting: Arc::default(),
+            line: Arc::default(),
         }
     }
 
@@ -65,7 +136,15 @@ impl Session {
             (Call::Hello { protocol, .. }, false) => self.greet(protocol, reply),
             (Call::Hello { .. }, true) => Err(WireFault::OutOfTurn("a second greeting").into()),
             (_, false) => Err(WireFault::OutOfTurn("a call before the greeting").into()),
-            (Call::Decide { call, request }, true) => self.decide(call, &request, reply),
+            (Call::Decide { call, request, patient }, true) => self.decide(call, &request, patient, reply),
+            (Call::Withdraw { call }, true) => {
+                // What is not open any more has been answered meanwhile.
+                if let Some(waited_for) = lock(&self.line.0).open.get_mut(&call) {
+                    *waited_for = false;
+                }
+                self.mediator.withdraw(&self.line, Some(call));
+                Ok(())
+            }
             (Call::Settle { call, settlement }, true) => {
                 let answer = match self.mediator.settle_of(self.task, &settlement) {
                     Ok(()) => Answer::Settled { call },
@@ -95,16 +174,26 @@ impl Session {
         Ok(())
     }
 
-    fn decide(&self, call: u64, request: &Request, reply: &Reply) -> Result<(), SessionFault> {
+    fn decide(&self, call: u64, request: &Request, patient: bool, reply: &Reply) -> Result<(), SessionFault> {
         self.check_task(call, request.task, "decide", reply)?;
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
-            return Err(SessionFault::Busy);
+        {
+            let mut calls = lock(&self.line.0);
+            if calls.open.len() >= MAX_WAITING || calls.open.insert(call, true).is_some() {
+                return Err(SessionFault::Busy);
+            }
         }
-        let (mediator, waiting, reply) = (Arc::clone(&self.mediator), Arc::clone(&self.waiting), Arc::clone(reply));
-        self.mediator.decide_then(request, move |outcome| {
-            waiting.fetch_sub(1, Ordering::Relaxed);
-            answer(&mediator, call, outcome, &reply);
-        });
+        let asker = Asker {
+            line: Arc::clone(&self.line),
+            call,
+            reply: Arc::clone(reply),
+        };
+        if patient {
+            self.mediator.decide_patiently(request, asker);
+            return Ok(());
+        }
+        let mediator = Arc::clone(&self.mediator);
+        self.mediator
+            .decide_then(request, move |outcome| asker.answer(&mediator, outcome));
         Ok(())
     }
 
@@ -128,7 +217,14 @@ fn answer(mediator: &Mediator, call: u64, outcome: Outcome, reply: &Reply) {
             let terms = Box::new(terms);
             (Answer::Allow { call, terms }, Some(key))
         }
-        Outcome::Ask(question) => (Answer::Question { call, question }, None),
+        // Nobody is asked on behalf of somebody who does not wait.
+        Outcome::Ask(question) => {
+            let refusal = Refusal {
+                id: question.id,
+                code: Code::NobodyToAsk,
+            };
+            (Answer::Deny { call, refusal }, None)
+        }
         Outcome::Deny(refusal) => (Answer::Deny { call, refusal }, None),
     };
     if send(reply, &answer).is_err()

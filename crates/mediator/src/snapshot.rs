@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use bailiwick_authority::{Authority, act_covers, covers};
 use bailiwick_flow::Clearance;
+use bailiwick_gate::digest_of;
 use bailiwick_model::{
-    Act, Capability, Decision, Label, Millis, Reason, Request, Resource, Tag, TaskId, Verb, Verdict,
+    Act, Capability, Constraints, Decision, Digest, Label, Millis, Reason, Request, Resource, Tag, TaskId, Verb,
+    Verdict,
 };
 
 use crate::rules::Rules;
@@ -26,13 +28,56 @@ pub enum Purpose {
 /// A person's yes to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// What was granted.
+    /// What was granted. Where the yes was to one request, its acts are empty: only the constraints count.
     pub capability: Capability,
     /// The decision that asked.
     pub against: Decision,
+    /// The one request that it is for; none where the capability says what it covers.
+    pub only: Option<Digest>,
 }
 
 impl Grant {
+    /// A yes to what a capability covers.
+    pub fn of(capability: Capability, against: Decision) -> Self {
+        Self {
+            capability,
+            against,
+            only: None,
+        }
+    }
+
+    /// A yes to one request, once, until it expires.
+    pub fn once(request: Digest, against: Decision, expires: Millis) -> Self {
+        let constraints = Constraints {
+            count: Some(1),
+            expires: Some(expires),
+            ..Constraints::default()
+        };
+        Self {
+            capability: Capability {
+                acts: Vec::new(),
+                constraints,
+            },
+            against,
+            only: Some(request),
+        }
+    }
+
+    fn covers(&self, request: &Request, now: Millis) -> bool {
+        match &self.only {
+            Some(digest) => !self.has_expired(now) && digest_of(request) == *digest,
+            None => covers(&self.capability, request, now),
+        }
+    }
+
+    /// True when it answers nothing any more.
+    pub(crate) fn has_expired(&self, now: Millis) -> bool {
+        self.capability
+            .constraints
+            .expires
+            .is_some_and(|expires| expires <= now)
+    }
+
     /// True when this grant covers the request and was given against every question that the decision asks: a grant
     /// is no answer to a question that nobody saw.
     pub fn answers(&self, request: &Request, decision: &Decision, now: Millis) -> bool {
@@ -44,7 +89,7 @@ impl Grant {
         decision.verdict == Verdict::Ask
             && asks(decision)
             && decision.reasons.iter().filter(|reason| is_ask(reason)).all(seen)
-            && covers(&self.capability, request, now)
+            && self.covers(request, now)
     }
 }
 

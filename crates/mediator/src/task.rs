@@ -26,8 +26,9 @@ pub(crate) struct Task {
     pub(crate) policy: Arc<dyn Rules>,
     pub(crate) authority: Arc<Authority>,
     pub(crate) clearances: Arc<Clearances>,
-    pub(crate) grants: Arc<[Grant]>,
     pub(crate) approver_present: bool,
+    /// How long a question waits for its answer, in milliseconds.
+    pub(crate) patience: u64,
     pub(crate) writer: Mutex<()>,
     state: Mutex<State>,
 }
@@ -36,6 +37,7 @@ pub(crate) struct State {
     pub(crate) version: u64,
     pub(crate) ended: bool,
     label: Arc<Label>,
+    grants: Arc<[Grant]>,
     used: Arc<Used>,
     open: HashMap<Nonce, Open>,
 }
@@ -54,7 +56,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
-    pub(crate) fn new(label: Label, authority: &Authority, grants: &[Grant]) -> Self {
+    pub(crate) fn new(label: Label, authority: &Authority, grants: Vec<Grant>) -> Self {
         Self {
             version: 0,
             ended: false,
@@ -63,8 +65,30 @@ impl State {
                 capabilities: vec![0; authority.capabilities().len()],
                 grants: vec![0; grants.len()],
             }),
+            grants: grants.into(),
             open: HashMap::new(),
         }
+    }
+
+    /// Adds a yes to one request. Takes the place of one that has expired, where there is one: what a permit took of that
+    /// is never given back.
+    pub(crate) fn grant_once(&mut self, grant: Grant, now: Millis) {
+        let spent = |grant: &Grant| grant.only.is_some() && grant.has_expired(now);
+        let mut grants = self.grants.to_vec();
+        let used = Arc::make_mut(&mut self.used);
+        match grants.iter().position(spent) {
+            Some(place) => {
+                if let (Some(old), Some(count)) = (grants.get_mut(place), used.grants.get_mut(place)) {
+                    (*old, *count) = (grant, 0);
+                }
+            }
+            None => {
+                grants.push(grant);
+                used.grants.push(0);
+            }
+        }
+        self.grants = grants.into();
+        self.moved();
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -86,8 +110,12 @@ impl State {
         self.open.remove(nonce)
     }
 
-    /// Gives back what a permit had used up, since its effect did not take place.
-    pub(crate) fn release(&mut self, uses: Uses) {
+    /// Gives back what a permit had used up, since its effect did not take place. A yes to one request is not given back:
+    /// it was for that attempt.
+    pub(crate) fn release(&mut self, mut uses: Uses) {
+        uses.grant = uses
+            .grant
+            .filter(|place| self.grants.get(*place).is_some_and(|grant| grant.only.is_none()));
         self.count(uses, |used| used.saturating_sub(1));
     }
 
@@ -139,15 +167,15 @@ impl Task {
     pub(crate) fn with_state(spec: crate::TaskSpec, id: TaskId) -> Self {
         Self {
             id,
-            state: Mutex::new(State::new(spec.label, &spec.authority, &spec.grants)),
+            state: Mutex::new(State::new(spec.label, &spec.authority, spec.grants)),
             principal: spec.principal,
             context: spec.context,
             command: spec.command,
             policy: spec.policy,
             authority: Arc::new(spec.authority),
             clearances: Arc::new(spec.clearances),
-            grants: spec.grants.into(),
             approver_present: spec.approver_present,
+            patience: spec.patience,
             writer: Mutex::new(()),
         }
     }
@@ -161,7 +189,7 @@ impl Task {
             policy: Arc::clone(&self.policy),
             label: Arc::clone(&state.label),
             clearances: Arc::clone(&self.clearances),
-            grants: Arc::clone(&self.grants),
+            grants: Arc::clone(&state.grants),
             used: Arc::clone(&state.used),
             now,
             version: state.version,

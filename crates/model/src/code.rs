@@ -49,6 +49,12 @@ codes! {
     PolicyFault = "policy-fault",
     /// A person would have to say, and none is there.
     NobodyToAsk = "nobody-to-ask",
+    /// A person was asked, and said no.
+    AnsweredNo = "answered-no",
+    /// A person was asked, and nobody answered in time.
+    QuestionLapsed = "question-lapsed",
+    /// Whoever asked went away before there was an answer.
+    QuestionWithdrawn = "question-withdrawn",
     /// The address is this machine's own and is not named by a rule.
     AddressLoopback = "address-loopback",
     /// The address is private and is not named by a rule.

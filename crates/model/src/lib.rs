@@ -32,7 +32,7 @@ pub use level::Level;
 pub use obligation::Obligation;
 pub use path::{AbsPath, PathError};
 pub use pattern::{ANY_PORT, HostPattern, PathPattern, PatternError, UrlPattern};
-pub use record::{Durability, Event, Record};
+pub use record::{Answered, Durability, Event, Record};
 pub use request::{Argument, Request, Resource};
 pub use rule::{Layer, RuleRef};
 pub use url::{HttpUrl, Scheme, UrlError};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::code::Code;
 use crate::id::{ContextId, DecisionId, Digest, Millis, TaskId};
 use crate::request::Request;
 use crate::verdict::Decision;
@@ -14,6 +15,32 @@ pub enum Durability {
     Ordered,
     /// On disk before the effect.
     Durable,
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answered {
+    /// A person said yes: a grant for just this request, once.
+    Yes,
+    /// A person said no.
+    No,
+    /// Nobody answered in time.
+    Lapsed,
+    /// Whoever asked went away first, or the task ended.
+    Withdrawn,
+}
+
+impl Answered {
+    /// The code of the denial that follows; none for a yes, after which the request is decided again.
+    pub fn refusal(self) -> Option<Code> {
+        match self {
+            Self::Yes => None,
+            Self::No => Some(Code::AnsweredNo),
+            Self::Lapsed => Some(Code::QuestionLapsed),
+            Self::Withdrawn => Some(Code::QuestionWithdrawn),
+        }
+    }
 }
 
 /// One line of the log.
@@ -64,6 +91,20 @@ pub enum Event {
         /// The decision.
         decision: Decision,
     },
+    /// A question came to its end: a person answered it, or nobody did.
+    Answered {
+        /// The decision that asked.
+        id: DecisionId,
+        /// The request that the question was about.
+        request: Request,
+        /// The digest of the request.
+        digest: Digest,
+        /// What became of the question.
+        answer: Answered,
+        /// Who answered, as a user name or number; none where nobody did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        principal: Option<String>,
+    },
     /// A permit was used or given up.
     Settled {
         /// The decision that gave the permit.
@@ -78,7 +119,7 @@ pub enum Event {
         /// What `bailiwick explain` takes.
         id: DecisionId,
         /// The code.
-        code: crate::code::Code,
+        code: Code,
         /// What was refused, as the gate saw it.
         what: String,
     },

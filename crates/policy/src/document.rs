@@ -31,6 +31,7 @@ pub(crate) const TOP: &[&str] = &[
     "fence",
     "limits",
     "profiles",
+    "questions",
     "state",
 ];
 
@@ -65,8 +66,8 @@ const LATER: &[(&str, &str, &str)] = &[
     ),
     (
         "approver",
-        "approvers need the question channel",
-        "take the key out; what would be asked is denied",
+        "approvers that are programs need the question channel",
+        "take the key out; a person answers with `bailiwick approve`",
     ),
     ("budget", "budgets need the tool gate", "take the key out"),
 ];
@@ -212,6 +213,7 @@ impl<'a> Reader<'a> {
                 "git" => self.table(item, key, span, Self::git),
                 "fence" => self.table(item, key, span, Self::fence),
                 "limits" => self.table(item, key, span, Self::limits),
+                "questions" => self.table(item, key, span, Self::questions),
                 other => self.unknown_top(other, span),
             }
         }

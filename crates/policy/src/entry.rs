@@ -13,7 +13,7 @@ use crate::diagnostic::{Span, suggest};
 use crate::document::{Reader, article, kind};
 use crate::judge::{asked_for, judge};
 use crate::rule::Rule;
-use crate::settings::bytes_of;
+use crate::settings::{bytes_of, seconds_of};
 
 /// Where a list of rules stands, which says what may be left out of each act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -401,6 +401,22 @@ impl Reader<'_> {
                     );
                 }
                 (other, _) => self.unknown(other, span, &["level"]),
+            }
+        }
+    }
+
+    /// `[questions]`.
+    pub fn questions(&mut self, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            match (key, item.as_str().and_then(seconds_of)) {
+                ("deadline", Some(seconds)) => self.file.settings.ask_deadline = Some(seconds),
+                ("deadline", None) => {
+                    let hint =
+                        "write `deadline = \"2 min\"`: seconds (`s`), minutes (`min`) or hours (`h`), at most 24 h";
+                    self.error(item.span(), "`deadline` is not a length of time", Some(hint.into()));
+                }
+                (other, _) => self.unknown(other, span, &["deadline"]),
             }
         }
     }

@@ -61,6 +61,8 @@ pub struct Settings {
     pub level: Option<Level>,
     /// The weakest fence that will do by the machine's rules: no person accepts a weaker one.
     pub least_level: Option<Level>,
+    /// How long a question waits for its answer, in seconds: the least of all layers.
+    pub ask_deadline: Option<u64>,
     /// The most memory, in bytes.
     pub memory: Option<u64>,
     /// The most processes at one time.
@@ -106,6 +108,7 @@ impl Settings {
         // The stronger is the greater; none is less than any.
         self.level = self.level.max(other.level);
         self.least_level = self.least_level.max(other.least_level);
+        self.ask_deadline = least(self.ask_deadline, other.ask_deadline);
         self.memory = least(self.memory, other.memory);
         self.processes = least(self.processes, other.processes);
         self.hosts.extend(other.hosts);
@@ -181,6 +184,24 @@ pub(crate) fn bytes_of(text: &str) -> Option<u64> {
         .filter(|bytes| *bytes > 0)
 }
 
+/// Longest time that a question may wait, in seconds.
+const LONGEST_WAIT: u64 = 24 * 60 * 60;
+
+/// Reads a length of time: a whole number and a unit (`30 s`, `2 min`, `1 h`), in seconds.
+pub(crate) fn seconds_of(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit())?;
+    let (digits, unit) = text.split_at_checked(end)?;
+    let factor: u64 = match unit.trim() {
+        "s" => 1,
+        "min" => 60,
+        "h" => 3600,
+        _ => return None,
+    };
+    let seconds = digits.parse::<u64>().ok()?.checked_mul(factor)?;
+    (1..=LONGEST_WAIT).contains(&seconds).then_some(seconds)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +219,22 @@ mod tests {
             ("99999999999 TiB", None),
         ] {
             assert_eq!(bytes_of(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (text, want) in [
+            ("30 s", Some(30)),
+            ("2 min", Some(120)),
+            ("1h", Some(3600)),
+            ("24 h", Some(86_400)),
+            ("25 h", None),
+            ("0 s", None),
+            ("30", None),
+            ("2 weeks", None),
+        ] {
+            assert_eq!(seconds_of(text), want, "{text}");
         }
     }
 

@@ -7,14 +7,18 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bailiwick_gate::{Client, ClientFault, FrameReader, GateKind, Outcome, Permit, Refusal, Reply, Settlement, Spent};
+use bailiwick_gate::{
+    Client, ClientFault, FrameReader, GateKind, Outcome, Permit, Question, Refusal, Reply, Settlement, Spent,
+};
 use bailiwick_model::{Code, Millis, Nonce, Request, TaskId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::caller::Caller;
 use crate::last::Last;
 use crate::limits;
 use crate::refusal::Refused;
@@ -34,15 +38,42 @@ pub enum ChannelFault {
 }
 
 enum Say {
-    Decide(Box<Request>, oneshot::Sender<Outcome>),
+    Decide(Box<Request>, Awaited),
+    /// Nobody waits any more for the answer under this number.
+    Withdraw(u64),
     Settle(Settlement),
     Refused(Code, String, oneshot::Sender<Refusal>),
+}
+
+/// Where an answer goes.
+struct Awaited {
+    /// The number by which it is withdrawn.
+    number: u64,
+    /// False for somebody who cannot wait for a person.
+    patient: bool,
+    waits: Option<oneshot::Sender<Question>>,
+    answer: oneshot::Sender<Outcome>,
+}
+
+/// Withdraws a request when whoever asked goes away.
+struct Withdrawal<'a> {
+    channel: &'a Channel,
+    number: Option<u64>,
+}
+
+impl Drop for Withdrawal<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let _ = self.channel.say.send(Say::Withdraw(number));
+        }
+    }
 }
 
 /// A cheap handle on the channel.
 #[derive(Clone)]
 pub(crate) struct Channel {
     task: TaskId,
+    asked: Arc<AtomicU64>,
     say: mpsc::UnboundedSender<Say>,
     /// What was refused last.
     pub(crate) last: Arc<Last>,
@@ -62,11 +93,18 @@ impl Channel {
             task,
             client,
             decides: HashMap::new(),
+            numbers: HashMap::new(),
             notes: HashMap::new(),
             out: hello,
         };
         let last = Arc::default();
-        Ok((Self { task, say, last }, line.run(socket, said)))
+        let channel = Self {
+            task,
+            asked: Arc::default(),
+            say,
+            last,
+        };
+        Ok((channel, line.run(socket, said)))
     }
 
     /// The task on whose behalf the channel asks.
@@ -74,25 +112,20 @@ impl Channel {
         self.task
     }
 
-    /// Asks about a request and, when it is allowed, uses the permit at once.
-    pub(crate) async fn ask(&self, request: &Request) -> Result<Effect, Refused> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.say.send(Say::Decide(Box::new(request.clone()), answer));
-        let outcome = match sent {
-            Ok(()) => tokio::time::timeout(limits::ANSWER_TIME, answered).await,
-            Err(_) => return Err(Refused::unavailable(request.to_string())),
-        };
-        let permit = match outcome {
-            Ok(Ok(Outcome::Allow(permit))) => permit,
-            Ok(Ok(Outcome::Deny(refusal))) => return Err(self.refused(refusal, request.to_string())),
-            Ok(Ok(Outcome::Ask(question))) => {
+    /// Asks about a request and, when it is allowed, uses the permit at once. Where a person must say, the caller waits,
+    /// until it goes away; where there is no caller that could wait, that is a no.
+    pub(crate) async fn ask(&self, request: &Request, caller: Option<&Caller>) -> Result<Effect, Refused> {
+        let permit = match self.decide(request, caller).await {
+            Some(Outcome::Allow(permit)) => permit,
+            Some(Outcome::Deny(refusal)) => return Err(self.refused(refusal, request.to_string())),
+            Some(Outcome::Ask(question)) => {
                 let refusal = Refusal {
                     id: question.id,
-                    code: Code::NobodyToAsk,
+                    code: Code::QuestionWithdrawn,
                 };
                 return Err(self.refused(refusal, request.to_string()));
             }
-            Ok(Err(_)) | Err(_) => return Err(Refused::unavailable(request.to_string())),
+            None => return Err(Refused::unavailable(request.to_string())),
         };
         let id = permit.terms().decision;
         let nonce = permit.terms().nonce;
@@ -108,6 +141,50 @@ impl Channel {
                 let refusal = Refusal { id, code: fault.code() };
                 Err(self.refused(refusal, request.to_string()))
             }
+        }
+    }
+
+    /// The answer to a request; none when there is none. A question is the answer when the caller has gone before there
+    /// was another.
+    async fn decide(&self, request: &Request, caller: Option<&Caller>) -> Option<Outcome> {
+        let (answer, mut answered) = oneshot::channel();
+        let (waits, mut waiting) = oneshot::channel();
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        let awaited = Awaited {
+            number,
+            patient: caller.is_some(),
+            waits: Some(waits),
+            answer,
+        };
+        self.say.send(Say::Decide(Box::new(request.clone()), awaited)).ok()?;
+        let mut withdrawal = Withdrawal {
+            channel: self,
+            number: Some(number),
+        };
+        let question = tokio::select! {
+            biased;
+            outcome = &mut answered => {
+                withdrawal.number = None;
+                return outcome.ok();
+            }
+            Ok(question) = &mut waiting => question,
+            () = tokio::time::sleep(limits::ANSWER_TIME) => return None,
+        };
+        let left = Duration::from_millis(question.deadline.0.saturating_sub(now().0));
+        let gone = async {
+            match caller {
+                Some(caller) => caller.gone().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            outcome = &mut answered => {
+                withdrawal.number = None;
+                outcome.ok()
+            }
+            () = gone => Some(Outcome::Ask(question)),
+            () = tokio::time::sleep(left.saturating_add(limits::ANSWER_TIME)) => None,
         }
     }
 
@@ -183,7 +260,9 @@ fn now() -> Millis {
 struct Line {
     task: TaskId,
     client: Client,
-    decides: HashMap<u64, oneshot::Sender<Outcome>>,
+    decides: HashMap<u64, Awaited>,
+    /// The calls by the numbers under which they are withdrawn.
+    numbers: HashMap<u64, u64>,
     notes: HashMap<u64, oneshot::Sender<Refusal>>,
     out: Vec<u8>,
 }
@@ -226,10 +305,22 @@ impl Line {
 
     fn say(&mut self, say: Say) -> Result<(), ChannelFault> {
         match say {
-            Say::Decide(request, answer) => {
-                if let Some((call, frame)) = Self::sendable(self.client.decide(&request))? {
+            Say::Decide(request, awaited) => {
+                let framed = if awaited.patient {
+                    self.client.decide(&request)
+                } else {
+                    self.client.decide_now(&request)
+                };
+                if let Some((call, frame)) = Self::sendable(framed)? {
                     self.out.extend(frame);
-                    self.decides.insert(call, answer);
+                    self.numbers.insert(awaited.number, call);
+                    self.decides.insert(call, awaited);
+                }
+            }
+            Say::Withdraw(number) => {
+                let call = self.numbers.get(&number).copied();
+                if let Some(frame) = call.map(|call| self.client.withdraw(call)).transpose()?.flatten() {
+                    self.out.extend(frame);
                 }
             }
             Say::Settle(settlement) => self.settle(&settlement)?,
@@ -262,9 +353,18 @@ impl Line {
     fn hand_on(&mut self, reply: Reply) -> Result<(), ChannelFault> {
         match reply {
             Reply::Ready => {}
+            Reply::Waits(call, question) => {
+                let waits = self.decides.get_mut(&call).and_then(|awaited| awaited.waits.take());
+                if let Some(waits) = waits {
+                    let _ = waits.send(question);
+                }
+            }
             Reply::Decided(call, outcome) => {
                 let unheard = match self.decides.remove(&call) {
-                    Some(asker) => asker.send(outcome).err(),
+                    Some(awaited) => {
+                        self.numbers.remove(&awaited.number);
+                        awaited.answer.send(outcome).err()
+                    }
                     None => Some(outcome),
                 };
                 if let Some(Outcome::Allow(permit)) = unheard {
@@ -294,8 +394,6 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bailiwick_gate::{Answer, Call, PROTOCOL, PermitTerms, decode, digest_of, encode};
     use bailiwick_model::{DecisionId, Host, Resource, Verb};
 
@@ -381,13 +479,14 @@ mod tests {
         let (channel, mut mediator) = pair().await;
         let asking = request();
         assert!(
-            tokio::time::timeout(Duration::from_millis(20), channel.ask(&asking))
+            tokio::time::timeout(Duration::from_millis(20), channel.ask(&asking, None))
                 .await
                 .is_err()
         );
-        let Call::Decide { call, request } = mediator.hear().await else {
+        let Call::Decide { call, request, .. } = mediator.hear().await else {
             panic!()
         };
+        assert!(matches!(mediator.hear().await, Call::Withdraw { call: of } if of == call));
         mediator.say(&allow(call, &request, Millis(u64::MAX))).await;
         let settlement = settled(&mut mediator).await;
         assert_eq!((settlement.nonce, settlement.done), (Nonce([3; 16]), false));
@@ -398,8 +497,8 @@ mod tests {
         let (channel, mut mediator) = pair().await;
         for (begun, deadline) in [(false, Millis(u64::MAX)), (true, Millis(u64::MAX)), (false, Millis(1))] {
             let asker = channel.clone();
-            let asking = tokio::spawn(async move { asker.ask(&request()).await });
-            let Call::Decide { call, request } = mediator.hear().await else {
+            let asking = tokio::spawn(async move { asker.ask(&request(), None).await });
+            let Call::Decide { call, request, .. } = mediator.hear().await else {
                 panic!()
             };
             mediator.say(&allow(call, &request, deadline)).await;
@@ -425,7 +524,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn p4_a_mediator_that_does_not_answer_is_a_refusal() {
         let (channel, _mediator) = pair().await;
-        let Err(refused) = channel.ask(&request()).await else {
+        let Err(refused) = channel.ask(&request(), None).await else {
             panic!("allowed")
         };
         assert_eq!(refused.code, Code::MediatorUnavailable);

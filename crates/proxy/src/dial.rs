@@ -4,15 +4,14 @@
 //! was asked about is the address that is dialled). Trust: names and addresses come from the agent and from whoever
 //! runs a zone.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
-use std::time::Instant;
 
 use bailiwick_gate::Refusal;
 use bailiwick_model::{Code, Host, Obligation, Request, Resource, Verb};
 use tokio::net::TcpStream;
 
+use crate::caller::Caller;
 use crate::channel::{Channel, Effect};
 use crate::limits;
 use crate::names::Names;
@@ -24,27 +23,6 @@ pub(crate) struct Gate {
     pub(crate) channel: Channel,
     pub(crate) names: Names,
     pub(crate) synthetic: Mutex<Synthetic>,
-}
-
-/// The names that one client connection has looked up of late.
-#[derive(Default)]
-pub(crate) struct Known(Mutex<HashMap<Host, (Instant, Vec<IpAddr>)>>);
-
-impl Known {
-    fn recall(&self, host: &Host) -> Option<Vec<IpAddr>> {
-        let known = self.0.lock().ok()?;
-        let (when, addresses) = known.get(host)?;
-        (when.elapsed() < limits::NAME_TIME).then(|| addresses.clone())
-    }
-
-    fn remember(&self, host: &Host, addresses: &[IpAddr]) {
-        if let Ok(mut known) = self.0.lock() {
-            if known.len() >= limits::NAMES_KEPT {
-                known.clear();
-            }
-            known.insert(host.clone(), (Instant::now(), addresses.to_vec()));
-        }
-    }
 }
 
 /// A connection that was allowed and made.
@@ -68,14 +46,14 @@ impl Gate {
         host: &Host,
         port: u16,
         request: &Request,
-        known: &Known,
+        caller: &Caller,
     ) -> Result<Reached, Refused> {
         let act = request.to_string();
-        let addresses = self.addresses(host, known).await.map_err(|refused| refused.of(&act))?;
+        let addresses = self.addresses(host, caller).await.map_err(|refused| refused.of(&act))?;
         let mut last = None;
         for address in addresses {
             let asked = request.clone().dialling(address);
-            match self.dial(&asked, address, port).await {
+            match self.dial(&asked, address, port, caller).await {
                 Ok(reached) => return Ok(reached),
                 Err(refused) if may_try_another(refused.code) => last = Some(refused),
                 Err(refused) => return Err(refused),
@@ -91,16 +69,16 @@ impl Gate {
     }
 
     /// The addresses of a host. A name is looked up only when `resolve NAME` is allowed.
-    async fn addresses(&self, host: &Host, known: &Known) -> Result<Vec<IpAddr>, Refused> {
-        if let Some(addresses) = self.names.known(host).or_else(|| known.recall(host)) {
+    async fn addresses(&self, host: &Host, caller: &Caller) -> Result<Vec<IpAddr>, Refused> {
+        if let Some(addresses) = self.names.known(host).or_else(|| caller.recall(host)) {
             return Ok(addresses);
         }
-        let effect = self.ask_resolve(host).await?;
+        let effect = self.ask_resolve(host, Some(caller)).await?;
         match self.names.addresses(host).await {
             Ok(addresses) => {
                 let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
                 effect.settle(true, list.join(" "));
-                known.remember(host, &addresses);
+                caller.remember(host, &addresses);
                 Ok(addresses)
             }
             Err(why) => {
@@ -114,10 +92,10 @@ impl Gate {
         }
     }
 
-    /// Asks whether a name may be looked up.
-    pub(crate) async fn ask_resolve(&self, host: &Host) -> Result<Effect, Refused> {
+    /// Asks whether a name may be looked up, on behalf of a caller that can wait for a person, or of one that cannot.
+    pub(crate) async fn ask_resolve(&self, host: &Host, caller: Option<&Caller>) -> Result<Effect, Refused> {
         let request = Request::new(self.channel.task(), Verb::Resolve, Resource::Name(host.clone()));
-        let effect = self.channel.ask(&request).await?;
+        let effect = self.channel.ask(&request, caller).await?;
         // A look-up has nothing to dial and no greeting: no obligation could be kept here.
         let cannot_keep = |obligation: &Obligation| match obligation {
             Obligation::DialAddress { .. }
@@ -131,8 +109,8 @@ impl Gate {
         Ok(effect)
     }
 
-    async fn dial(&self, asked: &Request, address: IpAddr, port: u16) -> Result<Reached, Refused> {
-        let effect = self.channel.ask(asked).await?;
+    async fn dial(&self, asked: &Request, address: IpAddr, port: u16, caller: &Caller) -> Result<Reached, Refused> {
+        let effect = self.channel.ask(asked, Some(caller)).await?;
         let Some(duties) = duties_of(effect.spent().obligations(), asked).filter(|duties| duties.dial == address)
         else {
             return Err(unkept(effect, &asked.to_string()));

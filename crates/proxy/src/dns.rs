@@ -78,7 +78,8 @@ impl Gate {
         if host.is_localhost() {
             return (ResponseCode::NoError, wants_address.then_some(Ipv4Addr::LOCALHOST));
         }
-        match self.ask_resolve(&host).await {
+        // A resolver gives up after seconds, long before a person has answered.
+        match self.ask_resolve(&host, None).await {
             Ok(effect) => {
                 effect.settle(true, "answered inside the fence");
                 let address = wants_address.then(|| self.synthetic_address(&host)).flatten();

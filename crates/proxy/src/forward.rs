@@ -20,8 +20,9 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 
+use crate::caller::Caller;
 use crate::channel::Effect;
-use crate::dial::{Gate, Known, Reached};
+use crate::dial::{Gate, Reached};
 use crate::last::OWN_HOST;
 use crate::limits;
 use crate::refusal::Refused;
@@ -185,11 +186,11 @@ impl Gate {
     pub(crate) async fn answer(
         self: &Arc<Self>,
         road: &Road,
-        known: &Known,
+        caller: &Caller,
         request: hyper::Request<Incoming>,
         seat: Seat,
     ) -> Response<Body> {
-        match self.forward(road, known, request, seat).await {
+        match self.forward(road, caller, request, seat).await {
             Ok(response) => response,
             Err(refused) => refused.response(),
         }
@@ -198,7 +199,7 @@ impl Gate {
     async fn forward(
         self: &Arc<Self>,
         road: &Road,
-        known: &Known,
+        caller: &Caller,
         mut request: hyper::Request<Incoming>,
         seat: Seat,
     ) -> Result<Response<Body>, Refused> {
@@ -221,8 +222,8 @@ impl Gate {
         let web_socket = wants_web_socket(&request);
         let asked = Request::new(self.channel.task(), Verb::Http(method), Resource::Url(url.clone()));
         let reached = match road {
-            Road::Proxy | Road::Straight { .. } => self.reach(&url.host, url.port, &asked, known).await?,
-            Road::Loopback { port } => self.reach_loopback(*port, &asked).await?,
+            Road::Proxy | Road::Straight { .. } => self.reach(&url.host, url.port, &asked, caller).await?,
+            Road::Loopback { port } => self.reach_loopback(*port, &asked, caller).await?,
         };
         let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
         let client = web_socket.then(|| (hyper::upgrade::on(&mut request), seat));
@@ -251,9 +252,9 @@ impl Gate {
     }
 
     /// The loopback of the machine, under the one form of its address, then under its IPv6 form.
-    async fn reach_loopback(&self, port: u16, asked: &Request) -> Result<Reached, Refused> {
+    async fn reach_loopback(&self, port: u16, asked: &Request, caller: &Caller) -> Result<Reached, Refused> {
         let localhost = Host::Name("localhost".into());
-        self.reach(&localhost, port, asked, &Known::default()).await
+        self.reach(&localhost, port, asked, caller).await
     }
 
     /// Sends a request over a connection made for it, and passes the answer on as it comes.

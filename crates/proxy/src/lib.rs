@@ -11,6 +11,7 @@
 //! Not here: deciding (`mediator`), making the sockets (`fence`), telling public addresses from private (`model`).
 //! See: RFC 9110, 9112 (HTTP), RFC 6066 section 3 (server name), RFC 1035 (DNS); `docs/design/network.md`.
 
+mod caller;
 mod channel;
 mod config;
 mod dial;

@@ -20,9 +20,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::caller::Caller;
 use crate::channel::{Channel, ChannelFault};
 use crate::config::{Config, Service};
-use crate::dial::{Gate, Known};
+use crate::dial::Gate;
 use crate::door::Door;
 use crate::forward::{Body, Road, whole};
 use crate::limits;
@@ -193,23 +194,23 @@ impl Gate {
 
     async fn serve_stream(&self, host: &Host, port: u16, stream: TcpStream) {
         // A refusal is on record; on a bare stream there is no way to say it.
-        if let Ok(reached) = self.open_tunnel(host, port).await {
+        if let Ok(reached) = self.open_tunnel(host, port, &Caller::at(&stream)).await {
             self.join(stream, &[], host, port, reached).await;
         }
     }
 
     async fn serve_http(self: Arc<Self>, road: Road, stream: TcpStream, seat: Seat) {
-        let known = Arc::new(Known::default());
+        let caller = Arc::new(Caller::at(&stream));
         let road = Arc::new(road);
         let gate = Arc::clone(&self);
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let (gate, road) = (Arc::clone(&gate), Arc::clone(&road));
-            let (known, seat) = (Arc::clone(&known), Arc::clone(&seat));
+            let (caller, seat) = (Arc::clone(&caller), Arc::clone(&seat));
             async move {
                 let response = if request.method() == Method::CONNECT {
-                    gate.connect(&road, request, seat).await
+                    gate.connect(&road, &caller, request, seat).await
                 } else {
-                    gate.answer(&road, &known, request, seat).await
+                    gate.answer(&road, &caller, request, seat).await
                 };
                 Ok::<Response<Body>, Infallible>(response)
             }
@@ -240,6 +241,7 @@ impl Gate {
     async fn connect(
         self: &Arc<Self>,
         road: &Road,
+        caller: &Caller,
         mut request: hyper::Request<Incoming>,
         seat: Seat,
     ) -> Response<Body> {
@@ -261,7 +263,7 @@ impl Gate {
                     .response();
             }
         };
-        let reached = match self.open_tunnel(&host, port).await {
+        let reached = match self.open_tunnel(&host, port, caller).await {
             Ok(reached) => reached,
             Err(refused) => return refused.response(),
         };

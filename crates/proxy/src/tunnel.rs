@@ -13,7 +13,8 @@ use bailiwick_model::{Code, Host, Request, Resource, Verb};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::time::Instant;
 
-use crate::dial::{Gate, Known, Reached};
+use crate::caller::Caller;
+use crate::dial::{Gate, Reached};
 use crate::greeting::{self, GreetingFault};
 use crate::limits;
 use crate::refusal::Refused;
@@ -133,9 +134,9 @@ impl Gate {
     }
 
     /// Asks for a tunnel and opens it; nothing has been sent yet.
-    pub(crate) async fn open_tunnel(&self, host: &Host, port: u16) -> Result<Reached, Refused> {
+    pub(crate) async fn open_tunnel(&self, host: &Host, port: u16, caller: &Caller) -> Result<Reached, Refused> {
         let request = self.tunnel_request(host, port);
-        self.reach(host, port, &request, &Known::default()).await
+        self.reach(host, port, &request, caller).await
     }
 
     /// Joins a client to an open tunnel, from the greeting to the end. `early` are bytes of the client's that have been

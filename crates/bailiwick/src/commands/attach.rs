@@ -15,7 +15,7 @@ struct Comer;
 impl Hears for Comer {
     fn hears(&mut self, answer: PersonAnswer) -> Result<(), Failure> {
         match answer {
-            PersonAnswer::Attached(_) | PersonAnswer::Refused(_) => Ok(()),
+            PersonAnswer::Attached(_) | PersonAnswer::Refused(_) | PersonAnswer::Waits(_) => Ok(()),
             answer => choose::done(answer),
         }
     }

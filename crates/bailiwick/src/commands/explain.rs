@@ -26,6 +26,7 @@ pub fn run(args: &ExplainArgs) -> Done {
     }
     super::log::catch_up(&places);
     let mut found: Vec<(u64, Record)> = Vec::new();
+    let mut answers = Vec::new();
     let mut root = AbsPath::root();
     let mut roots = std::collections::BTreeMap::new();
     for entry in super::log::read(&places.log())? {
@@ -39,6 +40,9 @@ pub fn run(args: &ExplainArgs) -> Done {
                     root = AbsPath::new(folder).unwrap_or(root);
                 }
                 found.push((index, record));
+            }
+            (Event::Answered { id, answer, .. }, _) if id.to_string().starts_with(&wanted) => {
+                answers.push((*id, *answer))
             }
             _ => {}
         }
@@ -62,7 +66,14 @@ pub fn run(args: &ExplainArgs) -> Done {
         return Ok(ExitCode::SUCCESS);
     }
     match &record.event {
-        Event::Decided { request, decision, .. } => crate::talk::tell(&advice::told(request, decision, &root)),
+        Event::Decided {
+            id, request, decision, ..
+        } => {
+            crate::talk::tell(&advice::told(request, decision, &root));
+            for (_, answer) in answers.iter().filter(|(of, _)| of == id) {
+                tellln!("  {}", advice::answered(*answer));
+            }
+        }
         Event::Refused { code, what, .. } => {
             crate::talk::tell(&advice::by_gate(*code, what));
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bailiwick_ledger::VerifierKey;
-use bailiwick_model::{Event, Millis, Record};
+use bailiwick_model::{Answered, Event, Millis, Record};
 
 use crate::cli::{LogShowArgs, LogVerifyArgs};
 use crate::daemon::refusals::is_refusal;
@@ -142,6 +142,22 @@ fn sentence(event: &Event) -> String {
                 decision.verdict.as_str(),
                 decision.code
             )
+        }
+        Event::Answered {
+            id,
+            request,
+            answer,
+            principal,
+            ..
+        } => {
+            let by = principal.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
+            let answer = match answer {
+                Answered::Yes => "yes, once",
+                Answered::No => "no",
+                Answered::Lapsed => "no answer in time",
+                Answered::Withdrawn => "withdrawn",
+            };
+            format!("question {request}: {answer}{by} ({id})")
         }
         Event::Settled { id, done: true, note } => format!("done ({id}) {note}"),
         Event::Settled { id, done: false, note } => format!("not done ({id}) {note}"),

@@ -1,5 +1,6 @@
 //! The person's commands, one file each.
 
+pub mod approve;
 pub mod attach;
 pub mod can;
 pub mod choose;

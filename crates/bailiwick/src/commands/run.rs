@@ -72,6 +72,7 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         tied,
         detached: args.detach,
         explain: args.explain_denials,
+        ask: !args.no_ask && !args.standalone,
     };
     let standalone = args.standalone.then(|| Standalone::begin(&places)).transpose()?;
     let mut link = Link::open(standalone.as_ref().map_or(&places, Standalone::places))?;
@@ -99,6 +100,7 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         lasting: !tied,
         task: None,
         level: Level::Process,
+        has_terminal: size.is_some(),
     };
     let code = match company.accompany(&mut link, pipes, &mut told)? {
         Left::Ended {
@@ -143,6 +145,8 @@ struct Told<'a> {
     task: Option<bailiwick_model::TaskId>,
     /// The level that was said.
     level: Level,
+    /// True when the agent has the person's terminal.
+    has_terminal: bool,
 }
 
 impl super::company::Hears for Told<'_> {
@@ -159,6 +163,9 @@ impl super::company::Hears for Told<'_> {
                 self.status.started(&report);
             }
             PersonAnswer::Refused(refused) => self.refused.hear(*refused),
+            // An agent that has the terminal draws on it: there `status` and `approve` tell.
+            PersonAnswer::Waits(waiting) if !self.has_terminal => crate::talk::talk(&super::approve::waits(&waiting)),
+            PersonAnswer::Waits(_) => {}
             PersonAnswer::Failed(fault) => {
                 let program = self.args.command.first().map_or("", String::as_str);
                 return Err(not_started(&fault, program));

@@ -39,6 +39,11 @@ pub fn run(args: &JsonArg) -> Done {
         status.build,
         status.records
     );
+    match status.waiting {
+        0 => {}
+        1 => tellln!("  1 question waits for you: `bailiwick approve` shows it"),
+        several => tellln!("  {several} questions wait for you: `bailiwick approve` shows them"),
+    }
     for task in &status.tasks {
         tellln!(
             "  {}  since {}  {}  {}",

@@ -16,6 +16,7 @@ mod modes;
 pub mod person;
 pub mod plan;
 mod publish;
+mod questions;
 pub mod refusals;
 mod replay;
 mod scratch;
@@ -151,6 +152,7 @@ pub fn run(detach: bool, state: Option<PathBuf>) -> Done {
     // Tried while there is one thread.
     let machine = level::Machine::try_out();
     let daemon = Arc::new(open(places, machine)?);
+    questions::tell_waiting(&daemon);
     let listener = listen(&daemon.places)?;
     say("ready");
     if detach {

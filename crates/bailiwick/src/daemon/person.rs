@@ -12,7 +12,7 @@ use bailiwick_fence::Channel;
 use bailiwick_gate::{LaunchFault, Ledger, Store};
 use bailiwick_model::{Code, Event, TaskId};
 
-use super::{Daemon, attend, handover, leave, lock, task};
+use super::{Daemon, attend, handover, leave, lock, questions, task};
 use bailiwick_policy::Published;
 
 use crate::made::Made;
@@ -53,6 +53,10 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
                 channel.send(&handover::give(daemon, task, path, given, content), &[])?;
             }
             PersonCall::Publish { task, port } => channel.send(&publish(daemon, task, port.into()), &[])?,
+            PersonCall::Questions => {
+                channel.send(&PersonAnswer::Questions(questions::waiting(daemon)), &[])?;
+            }
+            PersonCall::Answer { id, yes } => channel.send(&questions::answer(daemon, id, yes), &[])?,
             PersonCall::Status => channel.send(&PersonAnswer::Status(Box::new(status(daemon))), &[])?,
             PersonCall::Checkpoint => {
                 let answer = daemon.log.checkpoint().map_or_else(
@@ -103,6 +107,7 @@ fn status(daemon: &Daemon) -> DaemonStatus {
         build: build(),
         records: daemon.log.size(),
         log_healthy: daemon.log.is_healthy(),
+        waiting: daemon.mediator.waiting().len(),
         tasks,
         ended: daemon.unheard.list(),
     }

@@ -52,10 +52,11 @@ impl Watched {
     }
 }
 
-/// True for what was denied, asked of nobody, or refused by a gate itself.
+/// True for what was denied, asked without a yes, or refused by a gate itself.
 pub fn is_refusal(event: &Event) -> bool {
     match event {
-        Event::Decided { decision, .. } => decision.verdict != Verdict::Allow,
+        Event::Decided { decision, .. } => decision.verdict == Verdict::Deny,
+        Event::Answered { answer, .. } => answer.refusal().is_some(),
         Event::Refused { .. } => true,
         _ => false,
     }

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 use bailiwick_fence::{Control, Running};
 use bailiwick_gate::{FenceReport, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, TaskRow, TaskState};
-use bailiwick_mediator::{Rules, TaskFault, TaskSpec};
+use bailiwick_mediator::{PATIENCE, Rules, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Obligation, Record, Request, Resource, TaskId, Verb};
 use bailiwick_policy::{Diagnostic, Policy, Published};
 use bailiwick_proxy::Config;
@@ -33,6 +33,12 @@ use crate::protocol::{Planned, RunOrder, RunningTask, build};
 
 /// What to do when the log takes no records.
 const LOG_HINT: &str = "see that there is room where the log lies: `bailiwick log path`";
+
+/// The accountable person, as a user name or number.
+pub fn principal() -> String {
+    let uid = rustix::process::geteuid().as_raw();
+    places::account().map_or_else(|| format!("uid {uid}"), |account| account.name)
+}
 
 /// A running task, for whoever wants to signal or end it.
 #[derive(Clone)]
@@ -226,15 +232,19 @@ pub fn start(
     let context = context.with_preset(order.preset.clone());
     let policy = daemon.compile(&context).map_err(of_failure)?;
     let identity = bailiwick_fence::identity()?;
-    let uid = rustix::process::geteuid().as_raw();
     let name = places::account().map(|account| account.name);
-    let principal = name.clone().unwrap_or_else(|| format!("uid {uid}"));
+    let principal = principal();
     // Root's agents are somebody else inside, and are called so.
     let user = name
         .filter(|_| identity.owner.is_none())
         .unwrap_or_else(|| "agent".to_owned());
     let rules: Arc<dyn Rules> = Arc::clone(&policy) as _;
-    let spec = TaskSpec::root(principal.clone(), context.id(), order.command.clone(), rules);
+    let mut spec = TaskSpec::root(principal.clone(), context.id(), order.command.clone(), rules);
+    spec.approver_present = order.ask;
+    spec.patience = policy
+        .settings()
+        .ask_deadline
+        .map_or(PATIENCE, |time| time.saturating_mul(1000));
     let row = TaskRow {
         id: daemon.mediator.begin(spec).map_err(of_task)?,
         context: context.id(),
@@ -477,7 +487,7 @@ fn permit(daemon: &Daemon, request: &Request, root: &AbsPath) -> Result<Spent, L
             Code::NobodyToAsk,
             &format!("`{request}` must be asked"),
             question.id,
-            "",
+            "a task begins by what its rules allow",
         )),
         Outcome::Deny(refusal) if refusal.code == Code::LogUnavailable => Err(fault(
             refusal.code,

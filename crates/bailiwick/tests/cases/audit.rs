@@ -193,11 +193,11 @@ fn c068_each_event_is_one_record_whatever_is_in_its_names() {
         );
         // Allowed; denied by a rule; asked with nobody there; a host that no rule names; a server that breaks off.
         let (at, crash) = (origin.url(""), format!("http://127.0.0.1:{}/crash", crashing.port()));
-        kit.shell(&format!(
+        let line = format!(
             "curl -sf {at}/fine; curl -s {at}/no/1; curl -s -d x {at}/ask/1; curl -s http://evil.example.test/; \
              curl -s https://tunnel.example.test/; curl -s {crash}; getent hosts leak.example.test; true"
-        ))
-        .ok();
+        );
+        kit.run(&["run", "-q", "--no-ask", "--", "sh", "-c", &line]).ok();
         // Odd names: an argument, a program, a file, a path, a host, a name that is looked up, a method.
         kit.write(&format!("odd/{FORGED}.sh"), "#!/bin/sh\necho ran\n");
         kit.shell_outside("chmod +x odd/*.sh").ok();

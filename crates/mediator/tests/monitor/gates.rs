@@ -211,10 +211,7 @@ fn writing_granted(count: Option<u64>) -> TaskSpec {
         },
     };
     TaskSpec {
-        grants: vec![Grant {
-            capability,
-            against: says(Verdict::Ask, 2),
-        }],
+        grants: vec![Grant::of(capability, says(Verdict::Ask, 2))],
         ..plain()
     }
 }
@@ -361,6 +358,7 @@ fn p4_a_channel_serves_its_own_task_and_nothing_malformed() {
     let call = bailiwick_gate::Call::Decide {
         call: 9,
         request: Box::new(stray.clone()),
+        patient: true,
     };
     let hello = bailiwick_gate::Call::Hello {
         protocol: bailiwick_gate::PROTOCOL,

@@ -374,6 +374,7 @@ impl bailiwick_gate::Mediator for SocketGate {
     fn decide(&self, request: &Request) -> Outcome {
         match self.call(|client| client.decide(request).unwrap().1) {
             Some(Reply::Decided(_, outcome)) => outcome,
+            Some(Reply::Waits(_, question)) => Outcome::Ask(question),
             _ => Outcome::Deny(gone()),
         }
     }

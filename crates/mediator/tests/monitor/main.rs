@@ -11,5 +11,6 @@ mod differential;
 mod gates;
 mod house;
 mod properties;
+mod questions;
 mod standing;
 mod vectors;

@@ -94,10 +94,7 @@ fn snapshots() -> impl Strategy<Value = Snapshot> {
                 for (tag, to) in clearances {
                     cleared.may_reach(Tag::parse(&tag).unwrap(), act(to));
                 }
-                let against = |(capability, line)| Grant {
-                    capability,
-                    against: says(Verdict::Ask, line),
-                };
+                let against = |(capability, line)| Grant::of(capability, says(Verdict::Ask, line));
                 let policy = Saying::new(move |_| says(verdict, line));
                 Snapshot {
                     authority: Arc::new(authority),
@@ -217,7 +214,7 @@ proptest! {
         };
         let asks = says(Verdict::Ask, 1);
         let rules = { let asks = asks.clone(); Saying::new(move |_| asks.clone()) };
-        let house = House::new(TaskSpec { grants: vec![Grant { capability, against: asks }], ..spec(rules) });
+        let house = House::new(TaskSpec { grants: vec![Grant::of(capability, asks)], ..spec(rules) });
         let (mut mood, mut open, mut done, mut lost) = (Mood::Works, Vec::new(), 0u64, 0u64);
         for step in moves {
             match step {

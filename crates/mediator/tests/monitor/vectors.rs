@@ -189,7 +189,7 @@ fn snapshot(case: &Case, policy: Arc<dyn Rules>) -> Snapshot {
         asking.approver_present = true;
         let against = decide(&read(&granted.against).expect("a request"), &asking);
         let capability = Capability::of(act(&granted.act));
-        state.grants = [Grant { capability, against }].into();
+        state.grants = [Grant::of(capability, against)].into();
     }
     state
 }

@@ -60,7 +60,7 @@ fn c070_unknown_keys_name_the_nearest() {
     );
     says(
         "write = [\".\"]\n",
-        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `state`",
+        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `questions`, `state`",
     );
 }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 use bailiwick_model::{AddressClass, Code, Obligation, PathPattern, Request, Verb};
 use bailiwick_proxy::Service;
 
-use crate::world::{Origin, Say, Seen, World, Zone, read_all, read_head};
+use crate::world::{Origin, PATIENCE, Say, Seen, World, Zone, read_all, read_head};
 
 fn allow_all(_: &Request) -> Say {
     Say::Allow
@@ -59,10 +59,45 @@ fn a_refusal_is_one_line_and_a_hint() {
 }
 
 #[test]
-fn a_question_with_nobody_there_is_a_refusal() {
-    let world = World::proxy(&[], |_| Say::Ask);
-    let answer = world.get("http://a.test/");
-    assert!(answer.contains("bailiwick-code: nobody-to-ask"), "{answer}");
+fn a_question_holds_the_request_until_it_is_answered() {
+    let world = World::proxy(&[], |_| Say::Ask(Some(false)));
+    let waits = |world: &World, url: &str| {
+        let mut client = world.connect(0);
+        let request = format!("GET {url} HTTP/1.1\r\nconnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).unwrap();
+        read_all(&mut client)
+    };
+    let answer = waits(&world, "http://a.test/");
+    assert!(answer.contains("bailiwick-code: answered-no"), "{answer}");
+    // Who has said all it wants to say looks like one that has gone.
+    let answer = World::proxy(&[], |_| Say::Ask(None)).get("http://a.test/");
+    assert!(answer.contains("bailiwick-code: question-withdrawn"), "{answer}");
+    let origin = Origin::plain();
+    let world = World::proxy(&["a.test"], |request| match request.verb {
+        bailiwick_model::Verb::Resolve => Say::Allow,
+        _ => Say::Ask(Some(true)),
+    });
+    let begun = std::time::Instant::now();
+    let answer = waits(&world, &format!("http://a.test:{}/", origin.port()));
+    assert!(answer.ends_with("reached"), "{answer}");
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(200));
+}
+
+#[test]
+fn a_question_is_withdrawn_when_the_client_goes_away() {
+    let world = World::proxy(&[], |_| Say::Ask(None));
+    let mut client = world.connect(0);
+    client
+        .write_all(b"GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n")
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    assert!(!world.log.lock().unwrap().contains(&Seen::Withdrawn));
+    drop(client);
+    let begun = std::time::Instant::now();
+    while !world.log.lock().unwrap().contains(&Seen::Withdrawn) {
+        assert!(begun.elapsed() < PATIENCE, "not withdrawn");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }
 
 #[test]

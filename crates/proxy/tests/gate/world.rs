@@ -22,7 +22,8 @@ pub enum Say {
     /// Allow, with these.
     AllowUnder(Vec<Obligation>),
     Deny(Code),
-    Ask,
+    /// A person is asked, who answers a moment later, or never.
+    Ask(Option<bool>),
     /// No answer at all.
     Silence,
     /// An answer that is no frame.
@@ -35,6 +36,7 @@ pub enum Seen {
     Asked(String, Option<IpAddr>),
     Settled(bool, String),
     Refused(Code, String),
+    Withdrawn,
 }
 
 pub type Log = Arc<Mutex<Vec<Seen>>>;
@@ -100,7 +102,7 @@ fn mediate(mut socket: UnixStream, log: &Log, rules: &(dyn Fn(&Request) -> Say +
                         build: "test".into(),
                     }
                 }
-                Call::Decide { call, request } => {
+                Call::Decide { call, request, patient } => {
                     let seen = Seen::Asked(request.to_string(), request.address());
                     log.lock().unwrap().push(seen);
                     let allow = |obligations| {
@@ -125,15 +127,47 @@ fn mediate(mut socket: UnixStream, log: &Log, rules: &(dyn Fn(&Request) -> Say +
                             call,
                             refusal: Refusal { id, code },
                         },
-                        Say::Ask => Answer::Question {
+                        Say::Ask(_) if !patient => Answer::Deny {
                             call,
-                            question: Question { id },
+                            refusal: Refusal {
+                                id,
+                                code: Code::NobodyToAsk,
+                            },
                         },
+                        Say::Ask(answer) => {
+                            let question = Question {
+                                id,
+                                deadline: far_future(),
+                            };
+                            let _ = socket.write_all(&encode(&Answer::Question { call, question }).unwrap());
+                            std::thread::sleep(Duration::from_millis(200));
+                            match answer {
+                                None => continue,
+                                Some(true) => allow(usual(&request)),
+                                Some(false) => Answer::Deny {
+                                    call,
+                                    refusal: Refusal {
+                                        id,
+                                        code: Code::AnsweredNo,
+                                    },
+                                },
+                            }
+                        }
                         Say::Silence => continue,
                         Say::Nonsense => {
                             let _ = socket.write_all(b"\0\0\0\x02{}");
                             continue;
                         }
+                    }
+                }
+                Call::Withdraw { call } => {
+                    log.lock().unwrap().push(Seen::Withdrawn);
+                    Answer::Deny {
+                        call,
+                        refusal: Refusal {
+                            id,
+                            code: Code::QuestionWithdrawn,
+                        },
                     }
                 }
                 Call::Settle { call, settlement } => {
