@@ -151,7 +151,7 @@ impl Scope {
         let Ok(path) = AbsPath::new(path) else {
             return May::Nothing;
         };
-        if self.scratch.iter().any(|scratch| scratch.holds(&path)) {
+        if self.is_in_scratch(&path) {
             return May::Write;
         }
         let Some(tree) = self.tree_of(&path) else {
@@ -175,7 +175,7 @@ impl Scope {
         let (Ok(one), Ok(other)) = (AbsPath::new(one), AbsPath::new(other)) else {
             return false;
         };
-        let scratch = |path: &AbsPath| self.scratch.iter().any(|scratch| scratch.holds(path));
+        let scratch = |path: &AbsPath| self.is_in_scratch(path);
         if scratch(&one) || scratch(&other) {
             return scratch(&one) && scratch(&other);
         }
@@ -190,6 +190,18 @@ impl Scope {
             .all
             .iter()
             .all(|(pattern, how)| pattern.agrees_below(&one, &other, *how != Protection::GuardFile))
+    }
+
+    /// True for what lies in scratch: no tree stands nearer, as a project does in a home of the task's own.
+    #[cfg(test)]
+    pub(crate) fn is_scratch(&self, path: &Path) -> bool {
+        AbsPath::new(path).is_ok_and(|path| self.is_in_scratch(&path))
+    }
+
+    fn is_in_scratch(&self, path: &AbsPath) -> bool {
+        let tree = self.tree_of(path).map_or(0, |tree| tree.source.as_str().len());
+        let mut holding = self.scratch.iter().filter(|scratch| scratch.holds(path));
+        holding.any(|scratch| scratch.as_str().len() > tree)
     }
 
     /// True for what is granted by itself: a device, a socket.
@@ -230,10 +242,11 @@ impl Scope {
         let Ok(path) = AbsPath::new(path) else {
             return true;
         };
-        if self.scratch.iter().any(|scratch| scratch.holds(&path)) {
-            return self.scratch.contains(&path);
-        }
+        // A tree moves with the folder that it is mounted below, and would be known by another name then.
         let top = self.trees.iter().any(|tree| path.holds(&tree.source));
+        if self.is_in_scratch(&path) {
+            return top || self.scratch.contains(&path);
+        }
         let path = self
             .tree_of(&path)
             .map_or_else(|| path.clone(), |tree| tree.known_as(&path));
@@ -267,7 +280,7 @@ mod tests {
                 seen("/p/vendor", "/p/vendor", BindMode::Read),
                 seen("/state/kept", "/home/.agent", BindMode::Write),
             ],
-            vec![path("/tmp/s")],
+            vec![path("/tmp/s"), path("/p"), path("/usr/share"), path("/state")],
             &[
                 protect("/**/.git/hooks", Protection::Guard),
                 protect("/**/.git", Protection::GuardFile),
@@ -291,8 +304,12 @@ mod tests {
         assert_eq!(may("/p/x"), May::Write);
         assert_eq!(may("/p/vendor/x"), May::Read);
         assert_eq!(may("/tmp/s/.env"), May::Write);
+        // The nearer holds, and of two at one place the tree: a project lies in a home that is scratch.
+        assert_eq!(may("/usr/share/x"), May::Write);
+        assert_eq!(may("/p/.git/hooks/x"), May::Read);
+        assert!(scope.is_scratch(Path::new("/tmp/s/x")) && !scope.is_scratch(Path::new("/p/x")));
         assert_eq!(may("/px"), May::Nothing);
-        assert_eq!(may("/state/other"), May::Nothing);
+        assert_eq!(may("/state/other"), May::Write, "scratch");
         assert_eq!(may("/state/kept/x"), May::Write, "rules know it by where it is seen");
         assert_eq!(may("/state/kept/settings"), May::Read);
         assert_eq!(may("/state/kept/.git/hooks"), May::Write, "not named there");
@@ -353,6 +370,7 @@ mod tests {
             "/p/vendor",
             "/p/a/secret/../../a",
             "/tmp/s",
+            "/state",
         ] {
             assert!(scope.keeps_its_name(Path::new(kept)), "{kept}");
         }

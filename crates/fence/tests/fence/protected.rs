@@ -228,3 +228,25 @@ fn p5_a_file_is_guarded_where_a_folder_of_the_name_is_not() {
             .good();
     }
 }
+
+#[test]
+fn p5_names_are_guarded_in_a_project_that_lies_in_a_home_that_is_scratch() {
+    for setting in Setting::with_namespaces() {
+        let mut desk = Desk::of(setting);
+        desk.folder("home/work/project");
+        desk.bind("home/work/project", BindMode::Write);
+        desk.plan
+            .scratch
+            .push(bailiwick_model::AbsPath::new(desk.at("home")).unwrap());
+        desk.protect("/**/.git/hooks", Protection::Guard);
+        let home = desk.at("home");
+        let home = home.display();
+        let line = format!("cd {home}/work/project && mkdir -p .git && mkdir .git/hooks");
+        desk.sh(&format!("mkdir {home}/own && {line}")).bad();
+        // Nor does it come by another name with the folder above it.
+        desk.sh(&format!("mv {home}/work {home}/other")).bad();
+        desk.sh(&format!("mkdir {home}/own && mv {home}/own {home}/more"))
+            .good();
+        assert!(!desk.at("home/work/project/.git/hooks").exists());
+    }
+}
