@@ -76,7 +76,8 @@ fn policy(rules: usize) -> Result<Arc<Policy>, String> {
         anchors: Anchors { root: Some(root), home },
     };
     let begun = Instant::now();
-    let policy = load(&sources).map_err(|faults| faults.first().map_or_else(String::new, ToString::to_string))?;
+    let policy = load(&sources, &bailiwick_gate::AsWritten)
+        .map_err(|faults| faults.first().map_or_else(String::new, ToString::to_string))?;
     eprintln!("bench: {rules} rules are read in {:?}", begun.elapsed());
     Ok(Arc::new(policy))
 }

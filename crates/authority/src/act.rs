@@ -25,11 +25,17 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
             *verb == Verb::Resolve && looked_up(act).is_some_and(|host| host.covers(name))
         }
         (ResourcePattern::AnyCommand, Resource::Command(_)) => *verb == Verb::Run && act.verb.covers(verb),
+        (ResourcePattern::Command(pattern), Resource::Command(command)) => {
+            // What a command carries, as `env` does, must be covered too.
+            let mut forms = command.forms().iter().filter(|form| !form.only_against);
+            *verb == Verb::Run && act.verb.covers(verb) && forms.all(|form| pattern.admits(form))
+        }
         (
             ResourcePattern::Path(_)
             | ResourcePattern::Url(_)
             | ResourcePattern::Endpoint { .. }
-            | ResourcePattern::AnyCommand,
+            | ResourcePattern::AnyCommand
+            | ResourcePattern::Command(_),
             _,
         ) => false,
     }
@@ -69,7 +75,8 @@ pub fn act_within(child: &Act, parent: &Act) -> bool {
             (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: wide, port: same }) => {
                 port_covers(*same, *port) && host.is_within(wide)
             }
-            (ResourcePattern::AnyCommand, ResourcePattern::AnyCommand) => true,
+            (ResourcePattern::AnyCommand | ResourcePattern::Command(_), ResourcePattern::AnyCommand) => true,
+            (ResourcePattern::Command(narrow), ResourcePattern::Command(wide)) => wide.admits_all_of(narrow),
             _ => false,
         }
 }
@@ -130,6 +137,7 @@ mod tests {
             ),
             ("resolve h.test", &["resolve h.test"], &["tunnel h.test"]),
             ("run **", &["run /bin/ls"], &["read /bin/ls"]),
+            ("run ls", &["run ls", "run ls -l"], &["run lsx", "run env ls"]),
         ] {
             for asked in yes {
                 assert!(act_covers(&act(rule), &request(asked)), "{rule} covers {asked}");
@@ -162,6 +170,9 @@ mod tests {
             ("resolve g.test", "GET http://h.test/x", false),
             ("read /a", "GET http://a/", false),
             ("run **", "run **", true),
+            ("run git push", "run **", true),
+            ("run git push", "run git", true),
+            ("run git", "run git push", false),
         ] {
             assert_eq!(act_within(&act(narrow), &act(wide)), want, "{narrow} in {wide}");
         }

@@ -2,7 +2,7 @@
 //!
 //! Promises: P3, P4. Not here: how often a capability has been used (`mediator` keeps the counts and hands them in).
 
-use bailiwick_model::{Capability, Millis, Request};
+use bailiwick_model::{Capability, Command, Millis, Request, Resource};
 
 use crate::act::act_covers;
 
@@ -12,7 +12,24 @@ pub fn covers(capability: &Capability, request: &Request, now: Millis) -> bool {
     limits.count != Some(0)
         && limits.not_before.is_none_or(|from| from <= now)
         && limits.expires.is_none_or(|until| now < until)
-        && capability.acts.iter().any(|act| act_covers(act, request))
+        && parts(request)
+            .iter()
+            .all(|part| capability.acts.iter().any(|act| act_covers(act, part)))
+}
+
+/// A command that carries others is covered when each of them is, be it by another act.
+fn parts(request: &Request) -> Vec<Request> {
+    match &request.resource {
+        Resource::Command(command) => {
+            let counts = |part: &Command| part.forms().iter().any(|form| !form.only_against);
+            let part = |part| Request {
+                resource: Resource::Command(part),
+                ..request.clone()
+            };
+            command.parts().filter(counts).map(part).collect()
+        }
+        _ => vec![request.clone()],
+    }
 }
 
 /// The authority of a task.
@@ -74,7 +91,7 @@ impl Authority {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use bailiwick_model::{AbsPath, Act, Anchors, Constraints, Host, HttpUrl, Resource, TaskId, Verb};
+    use bailiwick_model::{AbsPath, Act, Anchors, Constraints, Host, HttpUrl, TaskId, Verb};
 
     use super::*;
 
@@ -96,7 +113,7 @@ pub(crate) mod tests {
                 Resource::Endpoint { host, port }
             }
             Verb::Resolve => Resource::Name(Host::parse(resource).unwrap()),
-            Verb::Run => Resource::Command(vec![resource.into()]),
+            Verb::Run => Resource::Command(Command::typed(&resource.split(' ').collect::<Vec<_>>())),
             _ => match resource.strip_suffix("/**") {
                 Some(tree) => Resource::Tree(AbsPath::new(tree).unwrap()),
                 None => Resource::File(AbsPath::new(resource).unwrap()),

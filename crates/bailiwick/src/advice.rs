@@ -157,6 +157,13 @@ fn line_for(request: &Request) -> String {
         Resource::Name(host) => {
             format!("`tunnel = [\"{host}\"]` under [network] (for plain HTTP `allow = [\"GET http://{host}/**\"]`)")
         }
-        Resource::Command(_) => "`allow = [\"run **\"]`".into(),
+        Resource::Command(command) => {
+            let form = command.forms().first();
+            let name = form.and_then(|form| form.licensed.first().or_else(|| form.paths.first()));
+            match name {
+                Some(name) => format!("`allow = [\"{name}\"]` under [commands]"),
+                None => "a rule under [commands] with the program's path".into(),
+            }
+        }
     }
 }

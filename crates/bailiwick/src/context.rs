@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use bailiwick_commands::Grammars;
 use bailiwick_gate::Store;
 use bailiwick_model::{AbsPath, Anchors, ContextId};
 use bailiwick_policy::{Diagnostic, Policy, SourceFile, Sources};
@@ -27,6 +28,8 @@ pub struct Context {
     pub root: AbsPath,
     /// What the rules are read from.
     pub sources: Sources,
+    /// The person's own tables of commands.
+    pub tables: Vec<SourceFile>,
     /// Where git keeps what belongs to this place.
     pub repository: Repository,
 }
@@ -84,6 +87,7 @@ impl Context {
         };
         Ok(Self {
             root,
+            tables: read_rule_folder(&places.config.join("commands"))?,
             sources,
             repository,
         })
@@ -98,7 +102,20 @@ impl Context {
 
     /// Compiles the rules; every mistake in them is told.
     pub fn load(&self) -> Result<Policy, Failure> {
-        bailiwick_policy::load(&self.sources).map_err(|diagnostics| rule_failure(&diagnostics))
+        bailiwick_policy::load(&self.sources, &self.grammars()?).map_err(|diagnostics| rule_failure(&diagnostics))
+    }
+
+    /// The grammars that commands are read with: the shipped ones and the person's.
+    pub fn grammars(&self) -> Result<Grammars, Failure> {
+        let mut grammars = Grammars::shipped(std::env::vars().collect());
+        for table in &self.tables {
+            let wrong = |fault: bailiwick_commands::GrammarFault| {
+                Failure::usage(fault.to_string())
+                    .hint("docs/design/commands.md says how a table of commands is written")
+            };
+            grammars = grammars.with(&table.name, &table.text).map_err(wrong)?;
+        }
+        Ok(grammars)
     }
 
     /// The context's id: its root.

@@ -26,6 +26,6 @@ pub use launch::{
 pub use ledger::{Clock, Ledger, LedgerFault, Pending, Random, Receipt};
 pub use mediator::{Mediator, Outcome, Question, Refusal, Settlement};
 pub use permit::{Permit, PermitFault, PermitTerms, Spent};
-pub use start::{Judged, Reading, Start};
+pub use start::{AsWritten, Judged, Reading, Start};
 pub use store::{Store, StoreFault, TaskRow, TaskState};
 pub use wire::{Answer, Call, FrameReader, GateKind, MAX_FRAME, PROTOCOL, WireFault, decode, digest_of, encode};

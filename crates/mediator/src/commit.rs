@@ -91,7 +91,7 @@ impl Mediator {
             sealed,
             durability,
             record,
-        } = self.commit(request);
+        } = self.commit(request, Purpose::Effect);
         match (record, durability) {
             (Ok(pending), Durability::Durable) => pending.then(Box::new(move |done| call(sealed.open(done)))),
             (Ok(pending), Durability::Ordered) => call(sealed.open(pending.wait())),
@@ -106,7 +106,7 @@ impl Mediator {
             sealed,
             durability,
             record,
-        } = self.commit(request);
+        } = self.commit(request, Purpose::Effect);
         let (mediator, request) = (Arc::clone(self), request.clone());
         let against = sealed.asks().cloned();
         let done = move |recorded| match (sealed.open(recorded), against) {
@@ -120,20 +120,26 @@ impl Mediator {
         }
     }
 
+    /// Decides and commits about what the person ordered by hand: a task's first program. No gate reaches this.
+    pub fn decide_order(&self, request: &Request) -> Outcome {
+        let Committed { sealed, record, .. } = self.commit(request, Purpose::Order);
+        sealed.open(record.and_then(Pending::wait))
+    }
+
     /// Says what became of an effect, for one task's gate: a permit of another task is none of its own.
     pub fn settle_of(&self, task: TaskId, settlement: &Settlement) -> Result<(), Refusal> {
         let settled = self.task(task).and_then(|task| self.settle_open(&task, settlement));
         settled.unwrap_or_else(|| Err(self.refuse(Some(task), Code::PermitRefused, "settle: no such open permit")))
     }
 
-    fn commit(&self, request: &Request) -> Committed {
+    fn commit(&self, request: &Request, purpose: Purpose) -> Committed {
         let digest = digest_of(request);
         let id = self.new_id();
         let Some(task) = self.task(request.task) else {
             return self.put_on_record(request, digest, id, unknown_task(request.task), None);
         };
         for _ in 0..MAX_ROUNDS {
-            let snapshot = task.snapshot(self.clock.now(), Purpose::Effect);
+            let snapshot = task.snapshot(self.clock.now(), purpose);
             let judged = judge(request, &snapshot);
             let _writer = lock(&task.writer);
             if let Some((decision, permit)) = self.reserve(&task, &snapshot, judged, id) {
@@ -283,7 +289,7 @@ impl Mediator {
 
 impl bailiwick_gate::Mediator for Mediator {
     fn decide(&self, request: &Request) -> Outcome {
-        let Committed { sealed, record, .. } = self.commit(request);
+        let Committed { sealed, record, .. } = self.commit(request, Purpose::Effect);
         sealed.open(record.and_then(Pending::wait))
     }
 

@@ -11,7 +11,7 @@ use bailiwick_authority::Held;
 use bailiwick_model::{Code, Decision, Obligation, Reason, Request, Verdict};
 
 use crate::form;
-use crate::snapshot::{Grant, Snapshot};
+use crate::snapshot::{Grant, Purpose, Snapshot};
 
 /// Decides: all steps run, the strictest answer wins.
 pub fn decide(request: &Request, snapshot: &Snapshot) -> Decision {
@@ -41,7 +41,10 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
         form::refuse(request, snapshot.purpose),
         no_authority(request, held),
         no_flow(request, snapshot),
-        Some(snapshot.policy.evaluate(request)),
+        Some(match snapshot.purpose {
+            Purpose::Order => snapshot.policy.evaluate_order(request),
+            Purpose::Effect | Purpose::Question => snapshot.policy.evaluate(request),
+        }),
     ];
     let all = steps.into_iter().flatten().reduce(Decision::and);
     // The rules always answer, so there is always one; without one, nothing may be done.

@@ -28,7 +28,9 @@ pub(crate) fn refuse(request: &Request, purpose: Purpose) -> Option<Decision> {
     let connects = matches!(request.resource, Resource::Url(_) | Resource::Endpoint { .. });
     match (connects, request.address(), purpose) {
         (true, Some(address), _) => refuse_other_address(request, address),
-        (true, None, Purpose::Effect) => malformed("it does not say which address will be dialled".into()),
+        (true, None, Purpose::Effect | Purpose::Order) => {
+            malformed("it does not say which address will be dialled".into())
+        }
         (true, None, Purpose::Question) | (false, None, _) => None,
         (false, Some(_), _) => malformed(format!("`{request}` dials no address")),
     }
@@ -40,7 +42,7 @@ fn verb_fits(request: &Request) -> bool {
         (Resource::Url(url), verb) => matches!(verb, Verb::Http(_)) && url.port != 0,
         (Resource::Endpoint { port, .. }, verb) => *verb == Verb::Tunnel && *port != 0,
         (Resource::Name(_), verb) => *verb == Verb::Resolve,
-        (Resource::Command(words), verb) => *verb == Verb::Run && !words.is_empty(),
+        (Resource::Command(_), verb) => *verb == Verb::Run,
     }
 }
 

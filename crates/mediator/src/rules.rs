@@ -8,6 +8,11 @@ pub trait Rules: Send + Sync {
     /// What the rules say about a request.
     fn evaluate(&self, request: &Request) -> Decision;
 
+    /// What the rules say about what the person orders by hand, which is a task's first program.
+    fn evaluate_order(&self, request: &Request) -> Decision {
+        self.evaluate(request)
+    }
+
     /// The trees that the rules may allow as a whole, for standing permits.
     fn tree_candidates(&self) -> Vec<(Verb, AbsPath)>;
 
@@ -18,6 +23,10 @@ pub trait Rules: Send + Sync {
 impl Rules for Policy {
     fn evaluate(&self, request: &Request) -> Decision {
         Policy::evaluate(self, request)
+    }
+
+    fn evaluate_order(&self, request: &Request) -> Decision {
+        Policy::evaluate_order(self, request)
     }
 
     fn tree_candidates(&self) -> Vec<(Verb, AbsPath)> {

@@ -21,6 +21,8 @@ use crate::rules::Rules;
 pub enum Purpose {
     /// An effect will follow: the request must say all that the effect depends on, such as the address.
     Effect,
+    /// The same, of what the person ordered by hand. No gate can ask so.
+    Order,
     /// Someone wants to know, as with `bailiwick can`; nothing follows.
     Question,
 }

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::command_pattern::{CommandError, CommandPattern};
 use crate::path::AbsPath;
 use crate::pattern::{ANY_PORT, HostPattern, PathPattern, PatternError, UrlPattern, refuse_other_forms, split_port};
 
@@ -169,8 +170,10 @@ pub enum ResourcePattern {
         /// The port, or [`ANY_PORT`].
         port: u16,
     },
-    /// Any program with any arguments (`run **`).
+    /// Any program with any words (`run **`).
     AnyCommand,
+    /// Programs with certain words.
+    Command(Box<CommandPattern>),
 }
 
 impl fmt::Display for ResourcePattern {
@@ -182,6 +185,7 @@ impl fmt::Display for ResourcePattern {
             Self::Endpoint { host, port: ANY_PORT } => write!(f, "{host}:*"),
             Self::Endpoint { host, port } => write!(f, "{host}:{port}"),
             Self::AnyCommand => f.write_str("**"),
+            Self::Command(pattern) => write!(f, "{pattern}"),
         }
     }
 }
@@ -209,9 +213,9 @@ pub enum ActError {
         /// The resource.
         resource: String,
     },
-    /// Commands are told apart only by a later build.
-    #[error("`run {0}`: this build does not tell commands apart yet")]
-    Command(String),
+    /// It names no command.
+    #[error(transparent)]
+    Command(#[from] CommandError),
 }
 
 /// What `.` and `~` stand for while a rule file is read.
@@ -273,6 +277,10 @@ impl Act {
         };
         let is_url = resource.contains("://");
         let pattern = match &verb {
+            VerbPattern::One(Verb::Run) if resource == "**" => ResourcePattern::AnyCommand,
+            VerbPattern::One(Verb::Run) => {
+                ResourcePattern::Command(Box::new(CommandPattern::parse(resource, anchors)?))
+            }
             VerbPattern::One(Verb::Tunnel | Verb::Resolve) if is_url => return Err(mismatch(&verb)),
             VerbPattern::One(Verb::Tunnel | Verb::Resolve) => {
                 let (host, port) = split_port(resource, 443)?;
@@ -285,8 +293,6 @@ impl Act {
             VerbPattern::Any | VerbPattern::One(Verb::Http(_)) if is_url => {
                 ResourcePattern::Url(UrlPattern::parse(resource)?)
             }
-            VerbPattern::One(Verb::Run) if resource == "**" => ResourcePattern::AnyCommand,
-            VerbPattern::One(Verb::Run) => return Err(ActError::Command(resource.into())),
             _ if is_url => return Err(mismatch(&verb)),
             _ => ResourcePattern::Path(anchors.path(resource)?),
         };
@@ -326,6 +332,8 @@ mod tests {
             ("tunnel api.test:22", "tunnel api.test:22"),
             ("tunnel **:*", "tunnel **:*"),
             ("run **", "run **"),
+            ("run  git   push 'a b' **", "run git push 'a b' **"),
+            ("run ./build.sh https://x.test/", "run /p/build.sh https://x.test/"),
         ] {
             assert_eq!(
                 Act::parse(text, &anchors()).map(|act| act.to_string()).as_deref(),
@@ -344,7 +352,9 @@ mod tests {
             "GET /x",
             "read http://a/",
             "tunnel https://a/",
-            "run git push",
+            "run git log && rm x",
+            "run @all",
+            "run ** x",
             "tunnel a:0",
         ] {
             assert!(Act::parse(bad, &anchors()).is_err(), "{bad}");

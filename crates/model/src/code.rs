@@ -33,6 +33,8 @@ codes! {
     AllowedByRule = "allowed-by-rule",
     /// A rule asks, and a grant that was given against that question answers.
     AllowedByGrant = "allowed-by-grant",
+    /// The person ordered it by hand, as a task's first program.
+    AllowedByOrder = "allowed-by-order",
     /// A rule wants a person to say.
     AskedByRule = "asked-by-rule",
     /// A rule denies it.

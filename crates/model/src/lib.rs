@@ -9,6 +9,8 @@
 mod act;
 mod capability;
 mod code;
+mod command;
+mod command_pattern;
 mod host;
 mod id;
 mod label;
@@ -25,6 +27,8 @@ mod verdict;
 pub use act::{Act, ActError, Anchors, Method, ResourcePattern, Verb, VerbPattern};
 pub use capability::{Capability, Constraints};
 pub use code::Code;
+pub use command::{Command, Effects, Given, NormalForm};
+pub use command_pattern::{CommandError, CommandPattern, ProgramPattern, words_of};
 pub use host::{AddressClass, Host, HostError};
 pub use id::{ContextId, DecisionId, Digest, IdError, Millis, Nonce, TaskId};
 pub use label::{Label, Tag};

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::act::Verb;
+use crate::command::Command;
 use crate::host::Host;
 use crate::id::TaskId;
 use crate::label::Label;
@@ -32,8 +33,8 @@ pub enum Resource {
     },
     /// A name that is looked up.
     Name(Host),
-    /// A program with its arguments.
-    Command(Vec<String>),
+    /// A program with its words, and what they come to.
+    Command(Command),
 }
 
 impl Resource {
@@ -57,7 +58,7 @@ impl fmt::Display for Resource {
             Self::Endpoint { host, port: 443 } => write!(f, "{host}"),
             Self::Endpoint { host, port } => write!(f, "{host}:{port}"),
             Self::Name(host) => write!(f, "{host}"),
-            Self::Command(words) => f.write_str(&words.join(" ")),
+            Self::Command(command) => write!(f, "{command}"),
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use bailiwick_gate::AsWritten;
 use bailiwick_model::{AbsPath, Anchors, Request, Resource, TaskId, Verb, Verdict};
 use bailiwick_policy::{SourceFile, Sources, asked_for, load};
 
@@ -62,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             anchors: anchors.clone(),
         };
         let start = on_cpu();
-        let policy = load(&sources).map_err(|wrong| format!("{wrong:?}"))?;
+        let policy = load(&sources, &AsWritten).map_err(|wrong| format!("{wrong:?}"))?;
         let loading = on_cpu().saturating_sub(start) / 1_000_000;
         print!("{count:>6} {:>6} {:>6} ms ", policy.rules().len(), loading);
         let tree = Request::new(
@@ -72,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
         let mut requests = vec![("tree".to_owned(), tree)];
         for act in acts {
-            let (verb, resource) = asked_for(act, &anchors)?;
+            let (verb, resource) = asked_for(act, &anchors, &AsWritten)?;
             requests.push((act.to_owned(), Request::new(TaskId([0; 8]), verb, resource)));
         }
         for (name, request) in requests {

@@ -4,7 +4,9 @@
 //! warnings and the order between an allow and an ask, never an allow.
 //! Not here: matching a request (`rule::covers`).
 
-use bailiwick_model::{ANY_PORT, Act, HostPattern, PathPattern, ResourcePattern, UrlPattern, Verb, VerbPattern};
+use bailiwick_model::{
+    ANY_PORT, Act, HostPattern, PathPattern, ResourcePattern, UrlPattern, Verb, VerbPattern, Verdict,
+};
 
 /// How narrow an act is: longest literal host, then path, then verb, then port. Greater is narrower.
 pub(crate) fn narrowness(act: &Act) -> (usize, usize, bool, bool) {
@@ -19,6 +21,7 @@ pub(crate) fn narrowness(act: &Act) -> (usize, usize, bool, bool) {
         ),
         ResourcePattern::Endpoint { host, port } => (host.literal_len(), 0, verb, *port != ANY_PORT),
         ResourcePattern::AnyCommand => (0, 0, verb, false),
+        ResourcePattern::Command(pattern) => (0, pattern.literal_len(), verb, pattern.exact),
     }
 }
 
@@ -27,8 +30,8 @@ fn literal_len(path: &PathPattern) -> usize {
     text.len().saturating_sub(text.matches('*').count())
 }
 
-/// True when all that the narrow act covers is covered by the wide one.
-pub(crate) fn act_covers(wide: &Act, narrow: &Act) -> bool {
+/// True when all that a rule with the narrow act is about, one with this effect and the wide act is about too.
+pub(crate) fn act_covers(effect: Verdict, wide: &Act, narrow: &Act) -> bool {
     let verb = match (&wide.verb, &narrow.verb) {
         (VerbPattern::Any, _) => true,
         (VerbPattern::One(_), VerbPattern::Any) => false,
@@ -42,7 +45,11 @@ pub(crate) fn act_covers(wide: &Act, narrow: &Act) -> bool {
             let look_up = wide.verb == VerbPattern::One(Verb::Resolve);
             to.is_within(host) && (look_up || *port == ANY_PORT || port == at)
         }
-        (ResourcePattern::AnyCommand, ResourcePattern::AnyCommand) => true,
+        (ResourcePattern::AnyCommand, ResourcePattern::AnyCommand | ResourcePattern::Command(_)) => true,
+        (ResourcePattern::Command(wide), ResourcePattern::Command(narrow)) => match effect {
+            Verdict::Allow => wide.admits_all_of(narrow),
+            Verdict::Ask | Verdict::Deny => wide.holds_for_all_of(narrow),
+        },
         _ => false,
     }
 }
@@ -74,7 +81,11 @@ pub(crate) fn acts_meet(one: &Act, other: &Act) -> bool {
         (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: to, port: at }) => {
             hosts_meet(host, to) && (port == at || [*port, *at].contains(&ANY_PORT))
         }
-        (ResourcePattern::AnyCommand, ResourcePattern::AnyCommand) => true,
+        (ResourcePattern::Command(one), ResourcePattern::Command(other)) => one.may_meet(other),
+        (
+            ResourcePattern::AnyCommand | ResourcePattern::Command(_),
+            ResourcePattern::AnyCommand | ResourcePattern::Command(_),
+        ) => true,
         _ => false,
     };
     verbs && resources
@@ -125,8 +136,15 @@ mod tests {
             ("GET http://a.test/x/**", "GET http://a.test/xy", false),
             ("* http://**", "POST http://a.test/x", true),
             ("* https://**", "POST http://a.test/x", false),
+            ("run **", "run git push", true),
+            ("run git", "run git push", true),
+            ("run git push", "run git", false),
         ] {
-            assert_eq!(act_covers(&act(wide), &act(narrow)), want, "{wide} over {narrow}");
+            assert_eq!(
+                act_covers(Verdict::Allow, &act(wide), &act(narrow)),
+                want,
+                "{wide} over {narrow}"
+            );
             assert!(!want || acts_meet(&act(wide), &act(narrow)), "{wide} meets {narrow}");
         }
     }
@@ -139,6 +157,9 @@ mod tests {
             ("GET http://a.test/**", "* http://a.test/**"),
             ("tunnel a.test", "tunnel *.test"),
             ("tunnel **", "tunnel **:*"),
+            ("run git push", "run git"),
+            ("run git", "run @read-only"),
+            ("run @read-only", "run **"),
         ] {
             assert!(
                 narrowness(&act(narrow)) > narrowness(&act(wide)),

@@ -112,7 +112,7 @@ impl Engine {
             let id = PolicyId::new(id);
             let policy =
                 Policy::parse(Some(id.clone()), text_of(rule, None)).map_err(|error| (number, fault(error)))?;
-            let (kind, target) = target_of(rule.act());
+            let (kind, target) = target_of(rule.effect, rule.act());
             engine
                 .targets
                 .push(engine.names.of(kind, &target).map_err(|fault| (number, fault))?);
@@ -191,7 +191,7 @@ impl Engine {
             Resource::Url(url) => self.names.of("Url", &url.to_string()),
             Resource::Endpoint { host, port } => self.names.of("Endpoint", &format!("{host}:{port}")),
             Resource::Name(host) => self.names.of("Name", &host.to_string()),
-            Resource::Command(words) => self.names.of("Command", words.first().map_or("", String::as_str)),
+            Resource::Command(command) => self.names.of("Command", &command.to_string()),
         }
     }
 
@@ -225,7 +225,7 @@ pub(crate) fn text(rules: &[Rule]) -> String {
 }
 
 /// The type and name of what a rule is about.
-fn target_of(act: &Act) -> (&'static str, String) {
+fn target_of(effect: Verdict, act: &Act) -> (&'static str, String) {
     match &act.resource {
         ResourcePattern::Path(pattern) => (
             if is_tree(pattern) { "Path" } else { "PathPattern" },
@@ -237,6 +237,9 @@ fn target_of(act: &Act) -> (&'static str, String) {
         }
         ResourcePattern::Endpoint { .. } => ("EndpointPattern", act.resource.to_string()),
         ResourcePattern::AnyCommand => ("CommandPattern", "**".into()),
+        // The same words say more in a deny than in an allow.
+        ResourcePattern::Command(pattern) if effect == Verdict::Allow => ("CommandPattern", pattern.to_string()),
+        ResourcePattern::Command(pattern) => ("CommandPattern", format!("at least {pattern}")),
     }
 }
 
@@ -285,10 +288,12 @@ fn text_of(rule: &Rule, id: Option<&str>) -> String {
         (VerbPattern::One(Verb::Http(method)), _) => ("== Action::\"http\"".into(), Some(method)),
         (VerbPattern::Any, ResourcePattern::Url(_)) => ("== Action::\"http\"".into(), None),
         (VerbPattern::Any, ResourcePattern::Endpoint { .. }) => ("== Action::\"tunnel\"".into(), None),
-        (VerbPattern::Any, ResourcePattern::AnyCommand) => ("== Action::\"run\"".into(), None),
+        (VerbPattern::Any, ResourcePattern::AnyCommand | ResourcePattern::Command(_)) => {
+            ("== Action::\"run\"".into(), None)
+        }
         (VerbPattern::One(verb), _) => (format!("== Action::\"{verb}\""), None),
     };
-    let (kind, target) = target_of(act);
+    let (kind, target) = target_of(rule.effect, act);
     out.push_str(&format!(
         "{head} (\n  principal,\n  action {action},\n  resource in {kind}::{}\n)",
         quoted(&target)

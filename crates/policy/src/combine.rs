@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    AddressClass, Code, Decision, Host, HostPattern, Layer, Obligation, Reason, Request, Resource, ResourcePattern,
-    Verb, VerbPattern, Verdict,
+    AddressClass, Code, Command, Decision, Host, HostPattern, Layer, Obligation, Reason, Request, Resource,
+    ResourcePattern, Verb, VerbPattern, Verdict,
 };
 
 use crate::breadth::narrowness;
@@ -39,6 +39,15 @@ impl Policy {
                 format!("`{request}` is not well formed: {wrong}"),
             );
         }
+        match &request.resource {
+            Resource::Command(command) if command.forms().len() > 1 => {
+                self.each_form(request, command, |part| self.decide_one(part, &satisfied))
+            }
+            _ => self.decide_one(request, &satisfied),
+        }
+    }
+
+    fn decide_one(&self, request: &Request, satisfied: &impl Fn(&Request) -> Result<Vec<usize>, String>) -> Decision {
         let rules = match satisfied(request) {
             Ok(numbers) => self.at(&numbers),
             Err(fault) => return Decision::deny(Code::PolicyFault, format!("a rule could not be evaluated: {fault}")),
@@ -59,7 +68,7 @@ impl Policy {
             decision.obligations = self.duties_in(request);
         }
         if let Resource::Url(_) | Resource::Endpoint { .. } = &request.resource {
-            if let Some(refusal) = self.address_refused(request, &rules, &satisfied) {
+            if let Some(refusal) = self.address_refused(request, &rules, satisfied) {
                 return refusal;
             }
             decision.obligations = Self::duties_of_reach(request);
@@ -74,6 +83,9 @@ impl Policy {
     /// The answer of the layers together.
     fn layered(&self, request: &Request, rules: &[&Rule]) -> Decision {
         let mut reasons = Vec::new();
+        // What a program might be taken for need not be allowed.
+        let is_against = |command: &Command| command.forms().iter().all(|form| form.only_against);
+        let only_against = matches!(&request.resource, Resource::Command(command) if is_against(command));
         for layer in self.granting_layers() {
             // The narrower decides; where two are as narrow, `max` takes the ask.
             let narrowest = rules
@@ -89,6 +101,7 @@ impl Policy {
                     };
                     reasons.push(by_rule(rule, code));
                 }
+                None if only_against => {}
                 None => reasons.push(Reason {
                     verdict: Verdict::Deny,
                     code: Code::NoRule,
@@ -104,6 +117,12 @@ impl Policy {
             Some(first) => Decision {
                 verdict: first.verdict,
                 code: first.code,
+                reasons,
+                obligations: Vec::new(),
+            },
+            None if only_against => Decision {
+                verdict: Verdict::Allow,
+                code: Code::AllowedByRule,
                 reasons,
                 obligations: Vec::new(),
             },
@@ -279,7 +298,7 @@ fn ill_formed(request: &Request) -> Option<&'static str> {
         Resource::Url(_) => matches!(request.verb, Verb::Http(_)),
         Resource::Endpoint { .. } => request.verb == Verb::Tunnel,
         Resource::Name(_) => request.verb == Verb::Resolve,
-        Resource::Command(words) => request.verb == Verb::Run && !words.is_empty(),
+        Resource::Command(_) => request.verb == Verb::Run,
     };
     if !fits {
         return Some("the verb does not go with the resource");

@@ -4,6 +4,7 @@
 //! Trust: a project's file may hold any text. It is read whole; nothing in it takes hold before a person trusts it.
 //! Not here: what a single rule means (`entry`), which files there are (`load`), files of other tools (`foreign`).
 
+use bailiwick_gate::Reading;
 use bailiwick_model::{Anchors, Layer, Verdict};
 use toml_edit::{Item, TableLike};
 
@@ -22,6 +23,7 @@ pub(crate) const TOP: &[&str] = &[
     "extends",
     "files",
     "network",
+    "commands",
     "allow",
     "ask",
     "deny",
@@ -37,11 +39,6 @@ pub(crate) const TOP: &[&str] = &[
 
 /// Keys of the format that this build cannot keep: what is missing, and what can be done meanwhile.
 const LATER: &[(&str, &str, &str)] = &[
-    (
-        "commands",
-        "telling commands apart needs the exec gate",
-        "take the table out; a command in the fence has no authority of its own",
-    ),
     (
         "broker",
         "commands that run outside need brokers",
@@ -103,6 +100,8 @@ pub(crate) struct Reader<'a> {
     pub name: &'a str,
     pub text: &'a str,
     pub anchors: &'a Anchors,
+    /// Reads the commands of examples, and what allowed ones start.
+    pub reading: &'a dyn Reading,
     pub diagnostics: Vec<Diagnostic>,
     pub file: RuleFile,
     /// Where the file is shipped with the program, it may say which programs it is for.
@@ -116,6 +115,7 @@ impl<'a> Reader<'a> {
         name: &'a str,
         text: &'a str,
         anchors: &'a Anchors,
+        reading: &'a dyn Reading,
         shipped: bool,
     ) -> (RuleFile, Vec<Diagnostic>) {
         let mut reader = Self {
@@ -123,6 +123,7 @@ impl<'a> Reader<'a> {
             name,
             text,
             anchors,
+            reading,
             diagnostics: Vec::new(),
             file: RuleFile::default(),
             shipped,
@@ -208,6 +209,7 @@ impl<'a> Reader<'a> {
                 "deny" => self.rules(item, Verdict::Deny, Section::Top),
                 "files" => self.table(item, key, span, Self::files),
                 "network" => self.table(item, key, span, Self::network),
+                "commands" => self.table(item, key, span, Self::commands),
                 "environment" => self.table(item, key, span, Self::environment),
                 "devices" => self.table(item, key, span, Self::devices),
                 "git" => self.table(item, key, span, Self::git),
@@ -262,6 +264,18 @@ impl<'a> Reader<'a> {
                     self.error(span, message, Some(hint.into()));
                 }
                 other => self.unknown(other, span, &["read", "write", "deny", "ask"]),
+            }
+        }
+    }
+
+    fn commands(&mut self, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let span = table.key(key).and_then(|key| key.span());
+            match key {
+                "allow" => self.rules(item, Verdict::Allow, Section::Commands),
+                "ask" => self.rules(item, Verdict::Ask, Section::Commands),
+                "deny" => self.rules(item, Verdict::Deny, Section::Commands),
+                other => self.unknown(other, span, &["allow", "ask", "deny"]),
             }
         }
     }

@@ -5,7 +5,8 @@
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    Act, ActError, AddressClass, Host, HostPattern, Layer, Level, ResourcePattern, RuleRef, Verb, VerbPattern, Verdict,
+    Act, ActError, AddressClass, Host, HostPattern, Layer, Level, ProgramPattern, ResourcePattern, RuleRef, Verb,
+    VerbPattern, Verdict,
 };
 use toml_edit::{Item, TableLike, Value};
 
@@ -32,6 +33,8 @@ pub(crate) enum Section {
     Tunnel,
     /// Folders: `keep` is left out.
     Keep,
+    /// Commands: `run` is left out.
+    Commands,
 }
 
 impl Section {
@@ -43,6 +46,7 @@ impl Section {
             Self::AnyFileVerb => Some(VerbPattern::Any),
             Self::Tunnel => Some(VerbPattern::One(Verb::Tunnel)),
             Self::Keep => Some(VerbPattern::One(Verb::Keep)),
+            Self::Commands => Some(VerbPattern::One(Verb::Run)),
         }
     }
 }
@@ -62,6 +66,10 @@ struct Entry {
     allows: Vec<Text>,
     denies: Vec<Text>,
     reason: Option<String>,
+    /// Steering variables that a command may have.
+    variables: Vec<Text>,
+    /// True when nothing more than the words is meant.
+    exact: Option<Option<Span>>,
 }
 
 impl Reader<'_> {
@@ -110,9 +118,21 @@ impl Reader<'_> {
                 "reason" => entry.reason = self.text_of(item, "reason").map(|(text, _)| text),
                 "allows" => entry.allows = self.texts_of(item, "allows"),
                 "denies" => entry.denies = self.texts_of(item, "denies"),
+                "variables" => entry.variables = self.texts_of(item, "variables"),
+                "exact" => match item.as_bool() {
+                    Some(exact) => entry.exact = exact.then(|| item.span()),
+                    None => {
+                        let message = format!("`exact` must be yes or no, not {}", kind(item));
+                        self.error(item.span(), &message, Some("write `exact = true`".into()));
+                    }
+                },
                 other => {
                     let span = table.key(other).and_then(|key| key.span());
-                    self.unknown(other, span, &["rule", "allows", "denies", "reason"]);
+                    self.unknown(
+                        other,
+                        span,
+                        &["rule", "allows", "denies", "reason", "variables", "exact"],
+                    );
                 }
             }
         }
@@ -128,10 +148,13 @@ impl Reader<'_> {
 
     fn take(&mut self, effect: Verdict, section: Section, entry: Entry) {
         let Some((text, span)) = entry.rule else { return };
-        let act = match self.act(section, &text) {
+        let mut act = match self.act(section, &text) {
             Ok(act) => act,
             Err((message, hint)) => return self.error(span, &message, hint),
         };
+        if let Err((message, span)) = narrowed(&mut act, &entry.variables, entry.exact) {
+            return self.error(span, &message, Some("both narrow a rule such as `run git log`".into()));
+        }
         if let Err(objection) = judge(effect, &act, &text) {
             return self.error(span, &objection.message, objection.hint);
         }
@@ -149,7 +172,7 @@ impl Reader<'_> {
             column: place.column,
             act: act.to_string(),
         };
-        let rules = Rule::written(effect, act, &origin, entry.reason.as_deref());
+        let rules = Rule::written(effect, act, &origin, entry.reason.as_deref(), self.reading);
         let (inside, outside) = match effect {
             Verdict::Deny => (&entry.denies, &entry.allows),
             Verdict::Allow | Verdict::Ask => (&entry.allows, &entry.denies),
@@ -162,7 +185,7 @@ impl Reader<'_> {
     /// Holds a rule against its own examples.
     fn examples(&mut self, rules: &[Rule], text: &str, examples: &[Text], inside: bool) {
         for (example, span) in examples {
-            match asked_for(example, self.anchors) {
+            match asked_for(example, self.anchors, self.reading) {
                 Err(message) => self.error(
                     span.clone(),
                     &message,
@@ -193,7 +216,12 @@ impl Reader<'_> {
 
     fn act(&self, section: Section, text: &str) -> Result<Act, (String, Option<String>)> {
         let first = text.trim().split(' ').next().unwrap_or("");
-        if section.verb().is_some() && text.trim().contains(' ') && (VERBS.contains(&first) || first == "*") {
+        let said = |verb: &str| section != Section::Commands || verb == "run";
+        if section.verb().is_some()
+            && said(first)
+            && text.trim().contains(' ')
+            && (VERBS.contains(&first) || first == "*")
+        {
             let hint =
                 format!("the verb is said by the key: write the rest only, or put `{text}` into a list at the top");
             return Err((format!("`{text}` has a verb where none belongs"), Some(hint)));
@@ -212,7 +240,9 @@ impl Reader<'_> {
         let act = read.map_err(|error| {
             let hint = match &error {
                 ActError::Verb(word) => Some(suggest(word, VERBS)),
-                ActError::Command(_) => Some("only `run **` can be said: take the rule out".into()),
+                ActError::Command(_) => {
+                    Some("write program, subcommand, options, as in `run git push` or `run rm -r build`".into())
+                }
                 ActError::Mismatch { verb, .. } if verb == "tunnel" => {
                     Some("a tunnel is to a host: `tunnel example.com:443`".into())
                 }
@@ -340,16 +370,12 @@ impl Reader<'_> {
 
     /// `[environment]`.
     pub fn environment(&mut self, table: &dyn TableLike) {
-        let fits = |name: &str| {
-            let head = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-            head && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        };
         for (key, item) in table.iter() {
             let span = table.key(key).and_then(|key| key.span());
             match (key, item.as_table_like()) {
                 ("pass", _) => {
                     for (name, span) in self.texts_of(item, "pass") {
-                        if fits(name.strip_suffix('*').unwrap_or(&name)) {
+                        if is_variable(name.strip_suffix('*').unwrap_or(&name)) {
                             self.file.settings.environment_pass.insert(name);
                         } else {
                             let hint = "letters, digits and `_`, with at most a final `*`; values stand under `set`";
@@ -363,7 +389,7 @@ impl Reader<'_> {
                 }
                 ("set", Some(values)) => {
                     for (name, item) in values.iter() {
-                        if !fits(name) {
+                        if !is_variable(name) {
                             self.error(span.clone(), &format!("`{name}` is not the name of a variable"), None);
                         } else if let Some((value, span)) = self.text_of(item, name) {
                             if value.contains('\0') {
@@ -456,4 +482,32 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Adds what a rule's table says of a command beside its text.
+fn narrowed(act: &mut Act, variables: &[Text], exact: Option<Option<Span>>) -> Result<(), (String, Option<Span>)> {
+    let wanted = exact
+        .clone()
+        .or_else(|| variables.first().map(|(_, span)| span.clone()));
+    let Some(span) = wanted else { return Ok(()) };
+    let ResourcePattern::Command(pattern) = &mut act.resource else {
+        return Err((format!("`{act}` has no `variables` and is never `exact`"), span));
+    };
+    if pattern.program == ProgramPattern::ReadOnly || (exact.is_some() && pattern.open) {
+        return Err((format!("`run {pattern}` has no `variables` and is never `exact`"), span));
+    }
+    pattern.exact |= exact.is_some();
+    for (name, span) in variables {
+        if !is_variable(name) {
+            return Err((format!("`{name}` is not the name of a variable"), span.clone()));
+        }
+        pattern.variables.push((name.clone(), "**".into()));
+    }
+    Ok(())
+}
+
+/// True for the name of a variable (POSIX, section 8.1).
+fn is_variable(name: &str) -> bool {
+    let head = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    head && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -3,12 +3,12 @@
 //! Promises: P14. A rule that is left out is one that Cedar would find unsatisfied; property tests hold the answers
 //! with and without the index together.
 //! Files are found by the folders above them and, for patterns, by literal head and last name; the network by host,
-//! by the domains above it, and by the head of a URL's path.
+//! by the domains above it, and by the head of a URL's path; commands by the program's name.
 
 use std::collections::HashMap;
 
 use bailiwick_model::{
-    AbsPath, Act, Host, HostPattern, PathPattern, Request, Resource, ResourcePattern, Verb, VerbPattern,
+    AbsPath, Act, Host, HostPattern, PathPattern, ProgramPattern, Request, Resource, ResourcePattern, Verb, VerbPattern,
 };
 
 use crate::cedar::is_tree;
@@ -24,6 +24,8 @@ pub(crate) struct Index {
     urls: ByHost<HashMap<String, Numbers>>,
     endpoints: ByHost<Numbers>,
     names: ByHost<Numbers>,
+    /// By the name of the program, where it is written out.
+    programs: HashMap<String, Numbers>,
     commands: Numbers,
 }
 
@@ -82,6 +84,12 @@ impl Index {
                     index.names.slot(host)
                 }
                 ResourcePattern::Endpoint { host, .. } => index.endpoints.slot(host),
+                ResourcePattern::Command(pattern) => match &pattern.program {
+                    ProgramPattern::Name(name) if !name.contains(['*', '\\']) => {
+                        index.programs.entry(name.clone()).or_default()
+                    }
+                    _ => &mut index.commands,
+                },
                 ResourcePattern::AnyCommand => &mut index.commands,
             };
             slot.push(number);
@@ -119,7 +127,15 @@ impl Index {
                 .of(host)
                 .into_iter()
                 .for_each(|numbers| found.extend(numbers)),
-            Resource::Command(_) => found.extend(&self.commands),
+            Resource::Command(command) => {
+                found.extend(&self.commands);
+                let mut names: Vec<&String> = command.forms().iter().flat_map(|form| &form.names).collect();
+                names.sort_unstable();
+                names.dedup();
+                for name in names {
+                    found.extend(self.programs.get(name).into_iter().flatten());
+                }
+            }
         }
         found.retain(|number| {
             rules
@@ -153,7 +169,10 @@ impl Index {
                 both.for_each(|numbers| found.extend(numbers));
             }
             ResourcePattern::Endpoint { .. } => found.extend(0..rules.len()),
-            ResourcePattern::AnyCommand => found.extend(&self.commands),
+            ResourcePattern::AnyCommand | ResourcePattern::Command(_) => {
+                found.extend(&self.commands);
+                found.extend(self.programs.values().flatten());
+            }
         }
         found
     }

@@ -3,9 +3,10 @@
 //! Promises: P4, P13 (a rule that cannot be kept is refused at load, with what would be kept instead).
 //! Not here: rules against each other (`overlap`).
 
+use bailiwick_gate::{Reading, Start};
 use bailiwick_model::{
     Act, AddressClass, Anchors, Host, HostPattern, HttpUrl, Resource, ResourcePattern, Scheme, Verb, VerbPattern,
-    Verdict,
+    Verdict, words_of,
 };
 
 use crate::rule::host_of;
@@ -82,21 +83,22 @@ pub(crate) fn judge(effect: Verdict, act: &Act, text: &str) -> Result<(), Object
                 hint,
             )
         }
-        ResourcePattern::AnyCommand if effect == Verdict::Ask => object(
-            "asking before a command needs the exec gate, which this build does not have".into(),
-            "write `allow = [\"run **\"]`: a command in the fence has no authority of its own",
-        ),
         _ => Ok(()),
     }
 }
 
 /// Reads one act without wildcards as what would be asked: an example in a rule, or what `can` is given.
-pub fn asked_for(text: &str, anchors: &Anchors) -> Result<(Verb, Resource), String> {
+pub fn asked_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Result<(Verb, Resource), String> {
     let wild = || format!("`{text}` has a wildcard: name one file, host, url or command");
     let (word, rest) = text.trim().split_once(' ').unwrap_or((text, ""));
     if word == "run" && !rest.trim().is_empty() {
-        let words = rest.split_whitespace().map(Into::into).collect();
-        return Ok((Verb::Run, Resource::Command(words)));
+        let words = words_of(rest).map_err(|error| error.to_string())?;
+        let directory = anchors.root.as_ref().unwrap_or(&anchors.home);
+        let start = Start::typed(words, directory.as_str());
+        if start.words.is_empty() {
+            return Err(format!("`{text}` names no program"));
+        }
+        return Ok((Verb::Run, reading.read(&start)));
     }
     let act = Act::parse(text, anchors).map_err(|error| error.to_string())?;
     let VerbPattern::One(verb) = act.verb else {
@@ -115,7 +117,7 @@ pub fn asked_for(text: &str, anchors: &Anchors) -> Result<(Verb, Resource), Stri
             port,
         } if port != bailiwick_model::ANY_PORT => Resource::Endpoint { host, port },
         ResourcePattern::Endpoint { .. } => return Err(wild()),
-        ResourcePattern::AnyCommand => return Err(wild()),
+        ResourcePattern::AnyCommand | ResourcePattern::Command(_) => return Err(wild()),
     };
     Ok((verb, resource))
 }

@@ -11,6 +11,7 @@
 mod breadth;
 mod cedar;
 mod combine;
+mod commands;
 mod diagnostic;
 mod document;
 mod entry;

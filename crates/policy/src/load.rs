@@ -4,7 +4,8 @@
 //! whoever wrote the repository: of it only the denies are taken, and no setting.
 //! Not here: reading one file (`document`), finding files and keeping trust (the program's).
 
-use bailiwick_model::{Anchors, Digest, Layer, Resource, Verb, VerbPattern, Verdict};
+use bailiwick_gate::Reading;
+use bailiwick_model::{Anchors, Digest, Layer, Resource, ResourcePattern, Verb, VerbPattern, Verdict};
 use sha2::{Digest as _, Sha256};
 
 use crate::diagnostic::{Diagnostic, Place, Severity, suggest};
@@ -48,14 +49,15 @@ pub struct Sources {
     pub anchors: Anchors,
 }
 
-/// Makes the policy, or says all that is wrong with its files.
-pub fn load(sources: &Sources) -> Result<Policy, Vec<Diagnostic>> {
+/// Makes the policy, or says all that is wrong with its files. Commands in them are read with these grammars.
+pub fn load(sources: &Sources, reading: &dyn Reading) -> Result<Policy, Vec<Diagnostic>> {
     let mut loader = Loader {
         outer: Anchors {
             root: None,
             home: sources.anchors.home.clone(),
         },
         sources,
+        reading,
         rules: Vec::new(),
         settings: Settings::default(),
         diagnostics: Vec::new(),
@@ -115,6 +117,7 @@ fn listed(text: &str, key: &str) -> Vec<String> {
 
 struct Loader<'a> {
     sources: &'a Sources,
+    reading: &'a dyn Reading,
     /// Anchors for files that hold for every context.
     outer: Anchors,
     rules: Vec<Rule>,
@@ -134,7 +137,7 @@ impl Loader<'_> {
     }
 
     fn read(&mut self, layer: Layer, name: &str, text: &str, anchors: &Anchors, shipped: bool) -> RuleFile {
-        let (file, wrong) = Reader::read(layer, name, text, anchors, shipped);
+        let (file, wrong) = Reader::read(layer, name, text, anchors, self.reading, shipped);
         self.diagnostics.extend(wrong);
         file
     }
@@ -393,7 +396,23 @@ impl Loader<'_> {
         self.preset(layer, CEILING, text, &mut Vec::new());
     }
 
+    /// Where somebody lists what may be started, in whichever file of a layer, the shipped `run **` of that layer does not
+    /// hold any more: a list is a list.
+    fn listed_commands(&mut self) {
+        let lists = |rule: &&Rule| {
+            rule.effect == Verdict::Allow
+                && matches!(rule.act().resource, ResourcePattern::Command(_))
+                && !is_shipped(rule)
+        };
+        let layers: std::collections::BTreeSet<Layer> = self.rules.iter().filter(lists).map(Rule::layer).collect();
+        self.rules.retain(|rule| {
+            let any = rule.effect == Verdict::Allow && rule.act().resource == ResourcePattern::AnyCommand;
+            !(any && is_shipped(rule) && layers.contains(&rule.layer()))
+        });
+    }
+
     fn finish(mut self) -> Result<Policy, Vec<Diagnostic>> {
+        self.listed_commands();
         // What follows from a rule and is written out elsewhere too says nothing more.
         let mut known = std::collections::HashSet::new();
         for rule in self.rules.iter().filter(|rule| rule.follows_from.is_none()) {
@@ -434,6 +453,11 @@ impl Loader<'_> {
         if self.diagnostics.iter().any(Diagnostic::is_error) {
             return Err(self.diagnostics);
         }
-        Ok(policy.warning(self.diagnostics))
+        Ok(policy.warning(self.diagnostics).carried_by(self.reading.carriers()))
     }
+}
+
+/// True for a rule of a preset or a profile.
+fn is_shipped(rule: &Rule) -> bool {
+    rule.origin.file.starts_with("preset:") || rule.origin.file.starts_with("profile:")
 }

@@ -68,7 +68,7 @@ fn between(one: &Rule, other: &Rule) -> Option<Overlap> {
         })
     };
     let name = |rule: &Rule| format!("`{}` ({})", rule.origin.act, rule.origin);
-    let whole = act_covers(one.act(), other.act());
+    let whole = act_covers(one.effect, one.act(), other.act());
     match (one.effect, other.effect) {
         (Verdict::Deny, Verdict::Allow | Verdict::Ask) if whole => overlap(
             OverlapKind::NeverMatters,
@@ -121,7 +121,8 @@ fn dead_among(rules: &[Rule], index: &Index) -> Vec<Diagnostic> {
         }
         let near = index.near(rules, rule.act());
         let denies = near.iter().filter_map(|number| rules.get(*number));
-        let over = denies.filter(|deny| deny.effect == Verdict::Deny && act_covers(deny.act(), rule.act()));
+        let over =
+            denies.filter(|deny| deny.effect == Verdict::Deny && act_covers(deny.effect, deny.act(), rule.act()));
         // The complaint names the deny that is easiest to change: one of the same file first.
         let Some(deny) = over.min_by_key(|deny| (deny.origin.file != rule.origin.file, deny.layer() != Layer::Builtin))
         else {

@@ -28,6 +28,7 @@ pub struct Policy {
     denies_addresses: bool,
     digest: Digest,
     warnings: Vec<Diagnostic>,
+    carriers: BTreeSet<String>,
 }
 
 /// The digest of layers, rules and settings, without regard to where they stand.
@@ -71,12 +72,23 @@ impl Policy {
             granting,
             engine,
             warnings: Vec::new(),
+            carriers: BTreeSet::new(),
         })
     }
 
     pub(crate) fn warning(mut self, warnings: Vec<Diagnostic>) -> Self {
         self.warnings = warnings;
         self
+    }
+
+    /// Names the programs that run others without starting them.
+    pub(crate) fn carried_by(mut self, carriers: BTreeSet<String>) -> Self {
+        self.carriers = carriers;
+        self
+    }
+
+    pub(crate) fn carriers(&self) -> &BTreeSet<String> {
+        &self.carriers
     }
 
     /// What is probably not as it was meant.
@@ -180,7 +192,7 @@ impl Policy {
                 // Whether the verb fits is Cedar's to find: only the resource makes a parent.
                 act.verb = VerbPattern::Any;
             }
-            if crate::rule::covers(&act, &request.verb, &request.resource) {
+            if crate::rule::covers(rule.effect, &act, &request.verb, &request.resource) {
                 parents.extend(self.engine.target(number).cloned());
             }
         }

@@ -102,6 +102,7 @@ pub(crate) fn profile_names() -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use bailiwick_gate::AsWritten;
     use bailiwick_model::{AbsPath, Anchors, Layer};
 
     use super::*;
@@ -121,14 +122,14 @@ mod tests {
             .chain(PROFILES.iter().map(|profile| (profile.name, profile.text)))
         {
             let anchors = if name == CEILING { &outside } else { &inside };
-            let (file, wrong) = Reader::read(Layer::Context, name, text, anchors, true);
+            let (file, wrong) = Reader::read(Layer::Context, name, text, anchors, &AsWritten, true);
             assert_eq!(wrong, [], "{name}");
             assert!(!file.rules.is_empty() || !file.extends.is_empty(), "{name}");
             for (extended, _) in file.extends {
                 assert!(preset(&extended).is_some(), "{name} extends {extended}");
             }
         }
-        let (file, wrong) = Reader::read(Layer::Builtin, "builtin", BUILTIN, &outside, true);
+        let (file, wrong) = Reader::read(Layer::Builtin, "builtin", BUILTIN, &outside, &AsWritten, true);
         assert_eq!(wrong, []);
         assert!(
             file.rules
@@ -153,7 +154,7 @@ mod tests {
                 root: AbsPath::new("/home/dana/p").ok(),
                 home: AbsPath::new("/home/dana").unwrap(),
             };
-            let (file, _) = Reader::read(Layer::Context, name, text, &anchors, true);
+            let (file, _) = Reader::read(Layer::Context, name, text, &anchors, &AsWritten, true);
             assert_eq!(&file.program, programs, "the table and the file agree about {name}");
             assert_eq!(&file.marks, marks, "the table and the file agree about {name}");
         }

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use bailiwick_gate::AsWritten;
 use bailiwick_model::{AbsPath, Act, Anchors, Layer, Request, RuleRef, TaskId, Verdict};
 use proptest::prelude::*;
 
@@ -33,7 +34,7 @@ fn policy(lines: &[Line], granting: &[Layer]) -> Policy {
             column: 1,
             act: text.clone(),
         };
-        rules.extend(Rule::written(*effect, act, &origin, None));
+        rules.extend(Rule::written(*effect, act, &origin, None, &AsWritten));
     }
     Policy::of(rules, Settings::default(), granting.to_vec()).unwrap()
 }
@@ -77,13 +78,31 @@ fn act(wild: bool) -> BoxedStrategy<String> {
         prop_oneof![3 => Just("read"), 3 => Just("write"), 1 => Just("create"), 1 => Just("delete"), any => Just("*")];
     let http = prop_oneof![2 => Just("GET"), 1 => Just("POST"), any => Just("*")];
     let port = prop_oneof![3 => Just(""), 1 => Just(":81"), any => Just(":*")];
-    let run = if wild { "run **" } else { "run make all" };
+    let run = if wild {
+        prop_oneof![
+            Just("run **"),
+            Just("run make"),
+            Just("run make all"),
+            Just("run make -k"),
+            Just("run m* a* **"),
+            Just("run @exact make")
+        ]
+        .boxed()
+    } else {
+        prop_oneof![
+            Just("run make all"),
+            Just("run make -k all"),
+            Just("run make"),
+            Just("run cc -c a")
+        ]
+        .boxed()
+    };
     prop_oneof![
         6 => (file, path(wild)).prop_map(|(verb, path)| format!("{verb} {path}")),
         3 => (http, host(wild), port.clone(), path(wild)).prop_map(|(verb, host, port, path)| format!("{verb} http://{host}{port}{path}")),
         3 => (host(wild), port).prop_map(|(host, port)| format!("tunnel {host}{port}")),
         1 => host(wild).prop_map(|host| format!("resolve {host}")),
-        1 => Just(run.to_owned()),
+        2 => run.prop_map(Into::into),
     ]
     .boxed()
 }
@@ -106,7 +125,7 @@ fn request() -> impl Strategy<Value = Request> {
         1 => Just(Some("169.254.169.254")),
     ];
     (act(false), any::<bool>(), address).prop_map(|(text, tree, address)| {
-        let (verb, resource) = asked_for(&text, &anchors()).unwrap();
+        let (verb, resource) = asked_for(&text, &anchors(), &AsWritten).unwrap();
         let resource = match resource {
             bailiwick_model::Resource::File(path) if tree => bailiwick_model::Resource::Tree(path),
             other => other,
@@ -212,9 +231,9 @@ proptest! {
             anchors: anchors(),
         };
         let file = SourceFile { name: "bailiwick.toml".into(), text };
-        let alone = load(&sources(None)).unwrap();
+        let alone = load(&sources(None), &AsWritten).unwrap();
         // A file with a mistake gives no policy at all, which widens nothing.
-        if let Ok(with) = load(&sources(Some(file))) {
+        if let Ok(with) = load(&sources(Some(file)), &AsWritten) {
             prop_assert_eq!(&with.settings().private, &alone.settings().private);
             for request in requests {
                 let (old, new) = (alone.evaluate(&request), with.evaluate(&request));

@@ -3,9 +3,10 @@
 //! Promises: P4, P5 (a rule holds for the act: what follows from it is written out as rules of its own, so that every
 //! reader of rules sees it).
 //! What follows: to write is to read too; to reach a host is to look its name up; a denied URL is not reached through
-//! a tunnel to the same host and port either; `localhost`, `127.0.0.1` and `[::1]` name one machine.
+//! a tunnel to the same host and port either; a command starts its own helpers; `localhost`, `127.0.0.1` and `[::1]` name one machine.
 //! Not here: what a rule may not say (`judge`), files (`document`), matching many rules (`index`).
 
+use bailiwick_gate::Reading;
 use bailiwick_model::{
     ANY_PORT, Act, Capability, Host, HostPattern, Layer, Resource, ResourcePattern, RuleRef, Scheme, Verb, VerbPattern,
     Verdict,
@@ -40,13 +41,27 @@ impl Rule {
 
     /// True when the act covers doing this to that.
     pub fn covers(&self, verb: &Verb, resource: &Resource) -> bool {
-        covers(&self.act, verb, resource)
+        covers(self.effect, &self.act, verb, resource)
     }
 
     /// The rules that one written act stands for: first itself, then what follows from it.
-    pub(crate) fn written(effect: Verdict, act: Act, origin: &RuleRef, reason: Option<&str>) -> Vec<Self> {
+    pub(crate) fn written(
+        effect: Verdict,
+        act: Act,
+        origin: &RuleRef,
+        reason: Option<&str>,
+        reading: &dyn Reading,
+    ) -> Vec<Self> {
         let mut acts = vec![(effect, act.clone())];
-        for (effect, act) in following(effect, &act) {
+        let started = match (&act.resource, effect) {
+            (ResourcePattern::Command(pattern), Verdict::Allow) => reading.follows(pattern),
+            _ => Vec::new(),
+        };
+        let started = started.into_iter().map(|pattern| {
+            let resource = ResourcePattern::Command(Box::new(pattern));
+            (effect, verb_on(Verb::Run, resource))
+        });
+        for (effect, act) in following(effect, &act).into_iter().chain(started) {
             if !acts.iter().any(|known| *known == (effect, act.clone())) {
                 acts.push((effect, act));
             }
@@ -67,8 +82,9 @@ impl Rule {
     }
 }
 
-/// True when the act covers doing this to that.
-pub(crate) fn covers(act: &Act, verb: &Verb, resource: &Resource) -> bool {
+/// True when a rule with this effect and act is about doing this to that. An allow of a command admits what it says, a
+/// deny or ask holds for all that has at least that.
+pub(crate) fn covers(effect: Verdict, act: &Act, verb: &Verb, resource: &Resource) -> bool {
     act.verb.covers(verb)
         && match (&act.resource, resource) {
             (ResourcePattern::Path(own), Resource::File(path) | Resource::Tree(path)) => own.covers(path),
@@ -78,6 +94,13 @@ pub(crate) fn covers(act: &Act, verb: &Verb, resource: &Resource) -> bool {
             }
             (ResourcePattern::Endpoint { host, .. }, Resource::Name(name)) => host.covers(name),
             (ResourcePattern::AnyCommand, Resource::Command(_)) => true,
+            (ResourcePattern::Command(own), Resource::Command(command)) => match effect {
+                Verdict::Allow => {
+                    let mut forms = command.forms().iter();
+                    forms.all(|form| own.admits(form))
+                }
+                Verdict::Ask | Verdict::Deny => command.forms().iter().any(|form| own.holds(form)),
+            },
             _ => false,
         }
 }
@@ -87,7 +110,7 @@ pub(crate) fn host_of(act: &Act) -> Option<&HostPattern> {
     match &act.resource {
         ResourcePattern::Url(url) => Some(&url.host),
         ResourcePattern::Endpoint { host, .. } => Some(host),
-        ResourcePattern::Path(_) | ResourcePattern::AnyCommand => None,
+        ResourcePattern::Path(_) | ResourcePattern::AnyCommand | ResourcePattern::Command(_) => None,
     }
 }
 
@@ -96,7 +119,7 @@ fn with_host(act: &Act, to: &HostPattern) -> Act {
     match &mut act.resource {
         ResourcePattern::Url(url) => url.host = to.clone(),
         ResourcePattern::Endpoint { host, .. } => *host = to.clone(),
-        ResourcePattern::Path(_) | ResourcePattern::AnyCommand => {}
+        ResourcePattern::Path(_) | ResourcePattern::AnyCommand | ResourcePattern::Command(_) => {}
     }
     act
 }
@@ -196,7 +219,7 @@ mod tests {
             act: String::new(),
         };
         let act = Act::parse(act, &anchors).unwrap();
-        let rules = Rule::written(effect, act, &origin, None);
+        let rules = Rule::written(effect, act, &origin, None, &bailiwick_gate::AsWritten);
         let text = |rule: &Rule| format!("{} {}", rule.effect.as_str(), rule.act());
         rules.iter().map(text).collect()
     }

@@ -113,7 +113,7 @@ impl Reader<'_> {
         let why = "the agent's login, which contexts share";
         self.file
             .rules
-            .extend(Rule::written(Verdict::Allow, act, &origin, Some(why)));
+            .extend(Rule::written(Verdict::Allow, act, &origin, Some(why), self.reading));
         self.file.settings.login = Some(login);
     }
 

@@ -5,9 +5,10 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use bailiwick_gate::{Reading, Start};
 use bailiwick_mediator::{Purpose, Rules, Snapshot, decide as decide_about};
 use bailiwick_model::{
-    AbsPath, Decision, Host, HttpUrl, Method, Millis, Request, Resource, Scheme, TaskId, Verb, Verdict,
+    AbsPath, Decision, Host, HttpUrl, Method, Millis, Request, Resource, Scheme, TaskId, Verb, Verdict, words_of,
 };
 use bailiwick_policy::Policy;
 
@@ -33,7 +34,7 @@ pub fn run(args: &CanArgs) -> Done {
         store.as_ref().map(|store| store as _),
     )?;
     let policy = Arc::new(context.load()?);
-    let (request, note) = read(&args.act, &here, &places.home, &context.root)?;
+    let (request, note) = read(&args.act, &here, &places.home, &context)?;
     let decision = decide(&policy, &request);
     if args.json {
         let answer =
@@ -62,7 +63,7 @@ fn decide(policy: &Arc<Policy>, request: &Request) -> Decision {
 }
 
 /// Reads one act, without wildcards, as a request; a note says what was read differently than written.
-fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(Request, Option<String>), Failure> {
+fn read(text: &str, here: &AbsPath, home: &AbsPath, context: &Context) -> Result<(Request, Option<String>), Failure> {
     let form = || {
         Failure::usage(format!("`{text}` is not an act: write `VERB RESOURCE`"))
             .hint("for instance \"read ~/.ssh/id_ed25519\", \"write src/main.rs\", \"GET http://localhost:8080/x\", \"tunnel api.anthropic.com\"")
@@ -88,12 +89,16 @@ fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(R
             Ok((ask(Verb::Resolve, Resource::Name(host)), None))
         }
         Verb::Run => {
-            let words = resource.split_whitespace().map(str::to_owned).collect();
-            let note =
-                "programs run inside the fence with no authority of their own; this build does not tell commands apart";
-            Ok((ask(Verb::Run, Resource::Command(words)), Some(note.into())))
+            let words = words_of(resource).map_err(|e| usage(&e))?;
+            let start = Start::typed(words, here.as_str());
+            if start.words.is_empty() {
+                return Err(form());
+            }
+            Ok((ask(Verb::Run, context.grammars()?.read(&start)), None))
         }
-        Verb::Read | Verb::Write | Verb::Create | Verb::Delete | Verb::Keep => file(verb, resource, here, home, root),
+        Verb::Read | Verb::Write | Verb::Create | Verb::Delete | Verb::Keep => {
+            file(verb, resource, here, home, &context.root)
+        }
     }
 }
 

@@ -12,7 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use bailiwick_fence::{Control, Running};
-use bailiwick_gate::{FenceReport, IdMap, LaunchFault, Mediator as _, Outcome, Settlement, Spent, TaskRow, TaskState};
+use bailiwick_gate::{
+    FenceReport, IdMap, Judged, LaunchFault, Mediator as _, Outcome, Reading, Settlement, Spent, Start, TaskRow,
+    TaskState,
+};
 use bailiwick_mediator::{PATIENCE, Rules, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Obligation, Record, Request, Resource, TaskId, Verb};
 use bailiwick_policy::{Diagnostic, Policy, Published};
@@ -289,9 +292,10 @@ fn begin(
 ) -> Result<Started, LaunchFault> {
     let start = permit(
         daemon,
-        &Request::new(row.id, Verb::Run, Resource::Command(order.command.clone())),
+        &Request::new(row.id, Verb::Run, ordered(order, context)?),
         &context.root,
     )?;
+    can_judge(policy)?;
     let level = daemon.machine.choose(order.level, policy.settings())?;
     let identity = crate::daemon::level::identity_at(level, identity);
     let (granted, grants) = grant_trees(daemon, policy, row.id)?;
@@ -477,9 +481,27 @@ fn settle(daemon: &Daemon, spent: Spent, done: bool, note: &str) {
     }
 }
 
-/// Asks for one permit and spends it.
+/// Refuses rules that tell commands apart as long as no fence asks about them.
+fn can_judge(policy: &Policy) -> Result<(), LaunchFault> {
+    if policy.judged() == Judged::Nothing {
+        return Ok(());
+    }
+    let (what, hint) = (
+        "the rules tell commands apart, and this build's fence does not ask about each start yet",
+        "take the rules under `[commands]` out, or use them with `bailiwick can` alone",
+    );
+    Err(fault(Code::FencePartial, what, "nothing is started with less", hint))
+}
+
+/// What the person orders, in normal form.
+fn ordered(order: &RunOrder, context: &Context) -> Result<Resource, LaunchFault> {
+    let start = Start::named(order.command.clone(), Vec::new(), order.directory.as_str());
+    Ok(context.grammars().map_err(of_failure)?.read(&start))
+}
+
+/// Asks for the permit of what the person orders, and spends it.
 fn permit(daemon: &Daemon, request: &Request, root: &AbsPath) -> Result<Spent, LaunchFault> {
-    match daemon.mediator.decide(request) {
+    match daemon.mediator.decide_order(request) {
         Outcome::Allow(permit) => permit
             .spend(request, daemon.clock.now())
             .map_err(|cause| fault(cause.code(), "a permit was refused", cause, "")),

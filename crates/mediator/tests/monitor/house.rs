@@ -12,8 +12,8 @@ use bailiwick_gate::{
 };
 use bailiwick_mediator::{Mediator, Rules, Session, TaskSpec};
 use bailiwick_model::{
-    AbsPath, Act, Anchors, Code, ContextId, Decision, DecisionId, Digest, Durability, Event, Host, HttpUrl, Layer,
-    Millis, Reason, Record, Request, Resource, RuleRef, TaskId, Verb, Verdict,
+    AbsPath, Act, Anchors, Code, Command, ContextId, Decision, DecisionId, Digest, Durability, Event, Host, HttpUrl,
+    Layer, Millis, Reason, Record, Request, Resource, RuleRef, TaskId, Verb, Verdict,
 };
 
 /// How the log behaves.
@@ -222,7 +222,7 @@ pub fn dry(text: &str) -> Request {
             Resource::Endpoint { host, port }
         }
         Verb::Resolve => Resource::Name(Host::parse(resource).unwrap()),
-        Verb::Run => Resource::Command(resource.split(' ').map(Into::into).collect()),
+        Verb::Run => Resource::Command(Command::typed(&resource.split(' ').collect::<Vec<_>>())),
         _ => match resource.strip_suffix("/**") {
             Some("") => Resource::Tree(AbsPath::root()),
             Some(tree) => Resource::Tree(path(tree)),

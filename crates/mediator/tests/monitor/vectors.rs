@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bailiwick_authority::Authority;
+use bailiwick_commands::Grammars;
+use bailiwick_gate::{Reading, Start};
 use bailiwick_mediator::{Clearances, Grant, Purpose, Rules, Snapshot, decide};
 use bailiwick_model::{
-    AbsPath, Act, Anchors, Capability, Host, HttpUrl, Label, Millis, Obligation, Request, Resource, Tag, Verb,
+    AbsPath, Act, Anchors, Capability, Host, HttpUrl, Label, Millis, Obligation, Request, Resource, Tag, Verb, words_of,
 };
 use bailiwick_policy::{Policy, SourceFile, Sources};
 use serde::Deserialize;
@@ -77,6 +79,8 @@ enum Asking {
     Question,
 }
 
+static GRAMMARS: LazyLock<Grammars> = LazyLock::new(|| Grammars::shipped(Vec::new()));
+
 fn yes() -> bool {
     true
 }
@@ -124,7 +128,7 @@ fn load_all(texts: &RuleTexts) -> Result<Policy, String> {
         preset: None,
         anchors: anchors(),
     };
-    bailiwick_policy::load(&sources).map_err(|wrong| format!("{wrong:?}"))
+    bailiwick_policy::load(&sources, &*GRAMMARS).map_err(|wrong| format!("{wrong:?}"))
 }
 
 /// Brings what is asked to a request, as the gates do: any spelling in, one form out.
@@ -138,7 +142,7 @@ fn read(text: &str) -> Option<Request> {
             Resource::Endpoint { host, port }
         }
         Verb::Resolve => Resource::Name(Host::parse(resource).ok()?),
-        Verb::Run => Resource::Command(resource.split(' ').map(Into::into).collect()),
+        Verb::Run => GRAMMARS.read(&Start::typed(words_of(resource).ok()?, "/p")),
         _ => {
             let path = |text: &str| match text.strip_prefix("~/") {
                 Some(rest) => anchors().home.join(rest).ok(),

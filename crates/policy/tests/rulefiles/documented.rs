@@ -1,8 +1,8 @@
 //! The examples of docs/policy.md do what the page says of them.
 
-use bailiwick_policy::{Sources, load};
+use bailiwick_policy::Sources;
 
-use crate::{file, project, sources};
+use crate::{file, load, project, sources};
 
 const PAGE: &str = include_str!("../../../../docs/policy.md");
 

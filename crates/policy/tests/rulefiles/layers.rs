@@ -1,9 +1,9 @@
 //! Which layers there are, and what each can do.
 
 use bailiwick_model::{Layer, Obligation, PathPattern, Verb, Verdict};
-use bailiwick_policy::{OverlapKind, Policy, Sources, load, trust_digest};
+use bailiwick_policy::{OverlapKind, Policy, Sources, trust_digest};
 
-use crate::{answer, file, policy, project, request, sources, tree};
+use crate::{answer, file, load, policy, project, request, sources, tree};
 
 const ALLOWED: &str = "allow allowed-by-rule";
 const DENIED: &str = "deny denied-by-rule";

@@ -2,14 +2,16 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod commands;
 mod documented;
 mod layers;
 mod mistakes;
 mod network;
 mod profiles;
 
+use bailiwick_gate::AsWritten;
 use bailiwick_model::{AbsPath, Anchors, Decision, Request, Resource, TaskId, Verb};
-use bailiwick_policy::{Diagnostic, Policy, SourceFile, Sources, asked_for, load};
+use bailiwick_policy::{Diagnostic, Policy, SourceFile, Sources, asked_for};
 
 pub(crate) fn anchors() -> Anchors {
     Anchors {
@@ -39,6 +41,11 @@ pub(crate) fn file(name: &str, text: &str) -> SourceFile {
     }
 }
 
+/// Loads rules that name commands as they are written.
+pub(crate) fn load(sources: &Sources) -> Result<Policy, Vec<Diagnostic>> {
+    bailiwick_policy::load(sources, &AsWritten)
+}
+
 /// A trusted project's file alone.
 pub(crate) fn project(text: &str) -> Result<Policy, Vec<Diagnostic>> {
     load(&Sources {
@@ -52,7 +59,7 @@ pub(crate) fn policy(text: &str) -> Policy {
 }
 
 pub(crate) fn request(text: &str) -> Request {
-    let (verb, resource) = asked_for(text, &anchors()).unwrap();
+    let (verb, resource) = asked_for(text, &anchors(), &AsWritten).unwrap();
     Request::new(TaskId([0; 8]), verb, resource)
 }
 

@@ -1,8 +1,8 @@
 //! C070: no mistake in a rule file passes in silence.
 
-use bailiwick_policy::{Severity, SourceFile, load};
+use bailiwick_policy::{Severity, SourceFile};
 
-use crate::{file, project, sources};
+use crate::{file, load, project, sources};
 
 /// What is said, as `line:column: message | hint`, errors only.
 fn said(text: &str) -> Vec<String> {
@@ -60,7 +60,7 @@ fn c070_unknown_keys_name_the_nearest() {
     );
     says(
         "write = [\".\"]\n",
-        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `questions`, `state`",
+        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `commands`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `questions`, `state`",
     );
 }
 
@@ -68,7 +68,7 @@ fn c070_unknown_keys_name_the_nearest() {
 fn c070_a_mistyped_limit_of_a_rule_is_no_rule() {
     says(
         "allow = [{ rule = \"read .\", prefixx = \"npm test\" }]\n",
-        "1:29: `prefixx` is not a known key | known here: `rule`, `allows`, `denies`, `reason`",
+        "1:29: `prefixx` is not a known key | known here: `rule`, `allows`, `denies`, `reason`, `variables`, `exact`",
     );
     says(
         "allow = [{ reason = \"x\" }]\n",
@@ -220,11 +220,6 @@ fn p13_what_this_build_cannot_keep_is_refused() {
         "2:10: `GET https://docs.rs/**` needs opened TLS, which this build does not have | write `tunnel = [\"docs.rs\"]` \
          under `[network]`: by name only, not opened",
     );
-    says(
-        "[commands]\ndeny = [\"git push\"]\n",
-        "1:2: `commands`: telling commands apart needs the exec gate, which this build does not have | take the table out; \
-         a command in the fence has no authority of its own",
-    );
     for (key, text) in [
         ("broker", "[[broker]]\nrun = \"x\"\n"),
         ("secret", "[secret.x]\nfrom = \"keyring:x\"\n"),
@@ -245,9 +240,51 @@ fn p13_what_this_build_cannot_keep_is_refused() {
         "[files]\nwrite = [\"**/target\"]\n",
         "2:10: `**/target` is too wide for an allow | name a folder, for instance `.` or `~/src`; only a deny may begin with `**`",
     );
+}
+
+#[test]
+fn p4_commands_that_cannot_be_said() {
+    let hint = "write program, subcommand, options, as in `run git push` or `run rm -r build`";
+    for (text, column, said) in [
+        (
+            "git log && rm x",
+            11,
+            "`run git log && rm x` is a shell line, with `&`: a rule names one command",
+        ),
+        ("@all", 11, "`@all` is no class of commands: there is `@read-only`"),
+        (
+            "@read-only x",
+            11,
+            "`run @read-only x` cannot be said: `@read-only` stands alone",
+        ),
+        ("'ls", 11, "`run 'ls` has a quote that does not end"),
+        (
+            "ls ** x",
+            11,
+            "`run ls ** x` cannot be said: `**` stands at the end only",
+        ),
+    ] {
+        says(
+            &format!("[commands]\nallow = [\"{text}\"]\n").replace("allow = [", "allow =  ["),
+            &format!("2:{column}: {said} | {hint}"),
+        );
+    }
     says(
-        "deny = [\"run git push\"]\n",
-        "1:9: `run git push`: this build does not tell commands apart yet | only `run **` can be said: take the rule out",
+        "[commands]\ndeny = [\"run git push\"]\n",
+        "2:9: `run git push` has a verb where none belongs | the verb is said by the key: write the rest only, or put `run git \
+         push` into a list at the top",
+    );
+    says(
+        "[commands]\ndeny = [{ rule = \"**\", exact = true }]\n",
+        "2:32: `run **` has no `variables` and is never `exact` | both narrow a rule such as `run git log`",
+    );
+    says(
+        "[commands]\nallow = [{ rule = \"ls\", allows = [\"run lsx\"] }]\n",
+        "2:35: `ls` does not cover its example `run lsx` | widen the rule, or correct the example",
+    );
+    says(
+        "[commands]\nalow = []\n",
+        "2:1: `alow` is not a known key | did you mean `allow`?",
     );
 }
 

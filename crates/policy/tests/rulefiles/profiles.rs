@@ -1,9 +1,9 @@
 //! What profiles bring, and what a context keeps.
 
 use bailiwick_model::{AbsPath, Obligation, Verb};
-use bailiwick_policy::{Policy, Sources, agents, load, toolchains};
+use bailiwick_policy::{Policy, Sources, agents, toolchains};
 
-use crate::{answer, file, policy, project, request, sources, tree};
+use crate::{answer, file, load, policy, project, request, sources, tree};
 
 const ALLOWED: &str = "allow allowed-by-rule";
 const NO_RULE: &str = "deny no-rule";

@@ -11,6 +11,11 @@ use crate::tree::root;
 const EDGES: &[(&str, &str, &str)] = &[
     ("gate", "model", "requests, verdicts and obligations cross the seam"),
     ("policy", "model", "rules are compiled from and answer in its words"),
+    (
+        "policy",
+        "gate",
+        "reads commands through the trait `Reading`, says which starts are judged",
+    ),
     ("authority", "model", "capabilities are its words"),
     ("flow", "model", "labels are its words"),
     ("mediator", "model", "decides about requests"),
@@ -30,6 +35,9 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("fence", "gate", "implements the trait `Launch`"),
     ("proxy", "model", "hosts, URLs, requests"),
     ("proxy", "gate", "asks through the client"),
+    ("commands", "model", "commands and their normal forms are its words"),
+    ("commands", "gate", "implements the trait `Reading`"),
+    ("bailiwick", "commands", "reads commands for rules, questions and hooks"),
     ("bailiwick", "model", "composes"),
     ("bailiwick", "gate", "composes: channels and clocks"),
     ("bailiwick", "policy", "loads rules, shows and checks them"),
@@ -51,12 +59,19 @@ const EDGES: &[(&str, &str, &str)] = &[
 ];
 
 /// Edges that only tests have, beyond [`EDGES`]; `testkit` is open to the tests of every room.
-const TEST_EDGES: &[(&str, &str, &str)] = &[("testkit", "model", "the house rules read the list of codes")];
+const TEST_EDGES: &[(&str, &str, &str)] = &[
+    ("testkit", "model", "the house rules read the list of codes"),
+    ("mediator", "commands", "the vectors name commands"),
+];
 
 /// Engines: crate (or, with a final `*`, crates), the rooms that may name it, and why there.
 const ENGINES: &[(&str, &[&str], &str)] = &[
     ("cedar-policy*", &["policy"], "one engine of rules, in one room"),
-    ("toml_edit", &["policy"], "rule files are read in one place"),
+    (
+        "toml_edit",
+        &["policy", "commands"],
+        "rule files are read in one place, tables of grammars in another",
+    ),
     ("hyper*", &["proxy"], "hostile HTTP is parsed in the supervisor only"),
     ("http-body-util", &["proxy"], "goes with hyper"),
     ("rustls*", &["proxy"], "TLS is read in the supervisor only"),

@@ -1,0 +1,283 @@
+//! From a start to its normal forms: who the program is, how its words read, what they carry.
+//!
+//! Promises: P5 (a renamed, copied or linked program is the same to a deny), P4 (a program that the agent may have made
+//! has no name that an allow could go by; what is too long is cut, and counts as unread).
+//! Not here: grammars (`grammar`), what variables steer (`steering`).
+
+use std::collections::{BTreeSet, HashMap};
+
+use bailiwick_gate::{Reading, Start};
+use bailiwick_model::{Command, CommandPattern, NormalForm, ProgramPattern, Resource, words_of};
+
+use crate::carried::carried;
+use crate::grammar::{Carries, GrammarFault, Program, SHIPPED, programs};
+use crate::{argv, steering};
+
+/// Most bytes of words that are kept of one command, over all its normal forms; what needs an escape counts six times.
+const MAX_WORDS: usize = 16 * 1024;
+/// Most normal forms of one command.
+const MAX_FORMS: usize = 12;
+/// How deep commands may carry each other.
+const MAX_DEPTH: usize = 6;
+
+/// All grammars, with the variables that the task began with.
+#[derive(Debug, Clone)]
+pub struct Grammars {
+    programs: Vec<Program>,
+    base: HashMap<String, String>,
+}
+
+impl Grammars {
+    /// The shipped grammars. `base` are the variables that the task begins with: set so, they steer nothing.
+    pub fn shipped(base: Vec<(String, String)>) -> Self {
+        let shipped = SHIPPED
+            .iter()
+            .flat_map(|(name, text)| programs(name, text).unwrap_or_default());
+        Self {
+            programs: shipped.collect(),
+            base: base.into_iter().collect(),
+        }
+    }
+
+    /// Adds the tables of one file: they go before what is there already.
+    pub fn with(mut self, file: &str, text: &str) -> Result<Self, GrammarFault> {
+        let mut own = programs(file, text)?;
+        own.append(&mut self.programs);
+        self.programs = own;
+        Ok(self)
+    }
+
+    fn of(&self, name: &str) -> Option<&Program> {
+        self.programs.iter().find(|program| program.is_called(name))
+    }
+
+    /// Brings a start to its normal forms.
+    pub fn command(&self, start: &Start) -> Command {
+        let mut forms = Vec::new();
+        let mut left = MAX_WORDS;
+        self.add(start, false, MAX_DEPTH, &mut left, &mut forms);
+        Command::of(forms).unwrap_or_else(|| Command::plain(start.words.clone(), &start.called))
+    }
+
+    fn add(&self, start: &Start, against: bool, depth: usize, left: &mut usize, forms: &mut Vec<NormalForm>) {
+        if forms.len() >= MAX_FORMS || depth == 0 {
+            // What is carried deeper than that is not read: no allow covers the launcher's words then.
+            if let Some(last) = forms.last_mut() {
+                last.cut = true;
+            }
+            return;
+        }
+        let mut form = self.identify(start, left);
+        form.only_against = against;
+        let given = form.words.first().map_or("", |word| file_name(word)).to_owned();
+        let (file, called) = (file_name(&start.file), file_name(&start.called));
+        // A program of many names is the one that it is called by in its first word.
+        let many = [file, called]
+            .into_iter()
+            .find_map(|name| self.of(name))
+            .filter(|program| program.carries == Some(Carries::Applet) && !program.is_called(&given));
+        let by = [called, file].into_iter().chain([given.as_str()]);
+        let by = by.chain(start.like.iter().map(|path| file_name(path)));
+        let mut grammars: Vec<&Program> = Vec::new();
+        for program in by.filter_map(|name| self.of(name)) {
+            if !grammars.iter().any(|known| std::ptr::eq(*known, program)) {
+                grammars.push(program);
+            }
+        }
+        if many.is_some() {
+            grammars.retain(|program| program.carries != Some(Carries::Applet));
+            if !start.own {
+                form.licensed.insert(given.clone());
+            }
+            grammars.sort_by_key(|program| !program.is_called(&given));
+        }
+        // A grammar that only a word or a likeness leads to says what the program may be, never what it is.
+        let sure = |program: &&Program| many.is_some() || program.is_called(called) || program.is_called(file);
+        let others: Vec<&Program> = grammars.iter().copied().skip_while(sure).collect();
+        let first = grammars.into_iter().find(sure);
+        self.read(first, form.clone(), start, against, depth, left, forms);
+        for program in others {
+            self.read(Some(program), form.clone(), start, true, depth, left, forms);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the state of one walk, handed down")]
+    fn read(
+        &self,
+        program: Option<&Program>,
+        mut form: NormalForm,
+        start: &Start,
+        against: bool,
+        depth: usize,
+        left: &mut usize,
+        forms: &mut Vec<NormalForm>,
+    ) {
+        form.only_against = against;
+        form.steering = steering::steering(program, &start.variables, &self.base);
+        for (_, value) in &mut form.steering {
+            if value.len() > 1024 {
+                *value = value.chars().take(1024).chain(['…']).collect();
+            }
+        }
+        let Some(program) = program else {
+            form.guess();
+            forms.push(form);
+            return;
+        };
+        let found = argv::read(program, &mut form);
+        let carried = carried(program, &form, found, start);
+        forms.push(form);
+        for carried in carried {
+            self.add(
+                &carried.start,
+                against || carried.only_against,
+                depth.saturating_sub(1),
+                left,
+                forms,
+            );
+        }
+    }
+
+    /// Who the program is.
+    fn identify(&self, start: &Start, left: &mut usize) -> NormalForm {
+        let mut form = NormalForm::default();
+        for word in &start.words {
+            let cost = word.chars().map(|c| {
+                if c.is_control() || c == '"' || c == '\\' {
+                    6
+                } else {
+                    c.len_utf8()
+                }
+            });
+            let cost = cost.sum::<usize>().saturating_add(4);
+            if cost > *left {
+                form.cut = true;
+                break;
+            }
+            *left = left.saturating_sub(cost);
+            form.words.push(word.clone());
+        }
+        if form.words.is_empty() {
+            form.words.push(start.called.chars().take(256).collect());
+        }
+        let given = form.words.first().map_or("", |word| file_name(word)).to_owned();
+        let (file, called) = (file_name(&start.file), file_name(&start.called));
+        let names = [file, called, &given]
+            .into_iter()
+            .chain(start.like.iter().map(|path| file_name(path)));
+        form.names = names.filter(|name| !name.is_empty()).map(Into::into).collect();
+        form.paths = [&start.file, &start.called]
+            .into_iter()
+            .filter_map(|path| absolute(path, &start.directory))
+            .collect();
+        if !start.own {
+            form.licensed = [file, called]
+                .into_iter()
+                .filter(|name| !name.is_empty())
+                .map(Into::into)
+                .collect();
+        }
+        form
+    }
+
+    /// The normal forms of a line of plain words, for examples of tables.
+    pub(crate) fn forms_of(&self, line: &str) -> Vec<NormalForm> {
+        let Ok(words) = words_of(line) else {
+            return Vec::new();
+        };
+        let command = self.command(&Start::typed(words, "/"));
+        let mut forms = command.forms().to_vec();
+        for form in &mut forms {
+            form.words.truncate(1);
+            form.options
+                .sort_by(|one, other| (&one.names, &one.value).cmp(&(&other.names, &other.value)));
+            form.unknown.sort_unstable();
+            form.effects = bailiwick_model::Effects::default();
+        }
+        forms
+    }
+
+    /// True when a line of plain words only reads, in all its normal forms.
+    pub(crate) fn only_reads(&self, line: &str) -> bool {
+        let forms = words_of(line).map(|words| self.command(&Start::typed(words, "/")));
+        forms.is_ok_and(|command| command.forms().iter().all(|form| form.read_only || form.only_against))
+    }
+}
+
+impl Reading for Grammars {
+    fn read(&self, start: &Start) -> Resource {
+        Resource::Command(self.command(start))
+    }
+
+    fn follows(&self, pattern: &CommandPattern) -> Vec<CommandPattern> {
+        let name = match &pattern.program {
+            ProgramPattern::Name(name) => name.as_str(),
+            ProgramPattern::Path(path) => path.last_literal().unwrap_or(""),
+            ProgramPattern::ReadOnly => return Vec::new(),
+        };
+        let Some(program) = self.of(name) else {
+            return Vec::new();
+        };
+        let mut texts = program.level.starts.clone();
+        let mut level = &program.level;
+        for word in pattern.words.iter().filter(|word| !word.starts_with('-')) {
+            match level.subcommand(word) {
+                Some((_, inner)) => {
+                    texts.extend(inner.starts.iter().cloned());
+                    level = inner;
+                }
+                None => break,
+            }
+        }
+        // What a whole program may do is what any of its subcommands may.
+        if std::ptr::eq(level, &program.level) {
+            texts.extend(
+                program
+                    .level
+                    .subcommands
+                    .values()
+                    .flat_map(|inner| inner.starts.iter().cloned()),
+            );
+        }
+        texts.sort_unstable();
+        texts.dedup();
+        let nowhere = bailiwick_model::Anchors {
+            root: None,
+            home: bailiwick_model::AbsPath::root(),
+        };
+        texts
+            .iter()
+            .filter_map(|text| CommandPattern::parse(text, &nowhere).ok())
+            .collect()
+    }
+
+    fn carriers(&self) -> BTreeSet<String> {
+        let without_start = [Carries::Applet, Carries::File, Carries::Script];
+        let carriers = self
+            .programs
+            .iter()
+            .filter(|program| program.carries.is_some_and(|carries| without_start.contains(&carries)));
+        carriers.flat_map(|program| program.names.iter().cloned()).collect()
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or("");
+    // A login shell is called `-bash`.
+    name.strip_prefix('-').filter(|rest| !rest.is_empty()).unwrap_or(name)
+}
+
+fn absolute(path: &str, directory: &str) -> Option<String> {
+    let whole = match path {
+        "" => return None,
+        path if path.starts_with('/') => path.to_owned(),
+        path if path.contains('/') => format!("{directory}/{path}"),
+        _ => return None,
+    };
+    bailiwick_model::AbsPath::new(&whole)
+        .ok()
+        .map(|path| path.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests;
