@@ -42,7 +42,7 @@ fn start(desk: &Desk, count: usize) -> (Duration, Duration, Duration) {
         };
         let before = Instant::now();
         let mut running = launcher
-            .launch(vec![grant()], &plan, Some([null(), null(), null()]))
+            .launch(vec![grant()], &plan, Some([null(), null(), null()]), None)
             .unwrap();
         started.push(before.elapsed());
         assert_eq!(running.child.wait(), 0);

@@ -16,7 +16,8 @@ use seccompiler::{
 };
 
 use crate::syscalls::{
-    AGENT, ATTRIBUTES, GATE, NAMING, OLDER_NAMING, OLDER_WATCHED, OPENING, REFUSED, SHARED, SUPERVISOR, WATCHED,
+    AGENT, ATTRIBUTES, GATE, MEDDLING, NAMING, OLDER_NAMING, OLDER_WATCHED, OPENING, REFUSED, SHARED, STARTING,
+    SUPERVISOR, WATCHED,
 };
 use crate::table::{self, Answer};
 
@@ -94,7 +95,8 @@ impl Filters {
     /// The filters of an agent at level `namespace`: the first of them asks a supervisor about what gets a name or may be
     /// written.
     pub(crate) fn agent() -> Result<Self, LaunchFault> {
-        let watched = NAMING.iter().chain(OLDER_NAMING).map(|call| (*call, Answer::Watch));
+        let watched = NAMING.iter().chain(OLDER_NAMING).chain(STARTING);
+        let watched = watched.map(|call| (*call, Answer::Watch));
         let opening = OPENING
             .iter()
             .map(|(call, flags)| (*call, Answer::WatchIf(*flags, WRITING)));
@@ -109,6 +111,7 @@ impl Filters {
         let differently: Vec<_> = [
             same(WATCHED, Answer::Watch),
             same(OLDER_WATCHED, Answer::Watch),
+            same(STARTING, Answer::Watch),
             same(SHARED, refuse(libc::ENOSYS)),
             same(ATTRIBUTES, refuse(libc::ENOTSUP)),
         ]
@@ -126,10 +129,20 @@ impl Filters {
         Self::of(GATE, &starting, &[])
     }
 
+    /// One filter more, for a fence whose starts are judged: nobody changes what was judged.
+    pub(crate) fn judged(mut self) -> Result<Self, LaunchFault> {
+        let rules = MEDDLING.iter().map(|call| (*call, Vec::new())).collect();
+        self.0.push(compile(Ok(rules), libc::EPERM).map_err(refused)?);
+        Ok(self)
+    }
+
     /// The filters of a supervisor.
     pub(crate) fn supervisor() -> Result<Self, LaunchFault> {
-        let starting = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace];
-        Self::of(SUPERVISOR, &starting, &[])
+        let mut filters = Self::of(SUPERVISOR, STARTING, &[])?;
+        filters
+            .0
+            .push(compile(looking_at_starts(), libc::EPERM).map_err(refused)?);
+        Ok(filters)
     }
 
     /// `differently` are calls of the groups that have another answer than to be done.
@@ -346,6 +359,13 @@ fn changes_by_request() -> Result<Vec<SeccompRule>, Fault> {
     Ok(rules)
 }
 
+/// A supervisor traces to look at what starts, and no further: it seizes, stops and lets go (ptrace(2)).
+fn looking_at_starts() -> Result<Rules, Fault> {
+    const REQUESTS: [u64; 3] = [0x4206, 0x4207, 17];
+    let others = REQUESTS.map(|request| when(0, SeccompCmpOp::Ne, request));
+    Ok(Rules::from([(libc::SYS_ptrace, vec![all_of(others)?])]))
+}
+
 /// Answered with success and not done. The supervisor must be able to look at every process (PR_SET_DUMPABLE(2const)).
 /// A port is not shared with another server of the person's, who would not notice (`SO_REUSEPORT`, socket(7)).
 fn ignored() -> Result<Rules, Fault> {
@@ -380,7 +400,7 @@ mod tests {
             (Filters::agent().unwrap(), 3),
             (Filters::watched_agent().unwrap(), 5),
             (Filters::gate().unwrap(), 3),
-            (Filters::supervisor().unwrap(), 3),
+            (Filters::supervisor().unwrap(), 4),
         ] {
             assert_eq!(filters.0.len(), count);
             assert!(filters.0.iter().all(|program| program.len() < 4096));

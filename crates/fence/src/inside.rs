@@ -10,14 +10,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, Stdio, decode, encode};
 use bailiwick_model::{AbsPath, Level};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, ioctl_tiocsctty, set_dumpable_behavior,
-    set_parent_process_death_signal, setsid, wait,
+    DumpableBehavior, Pid, Signal, WaitStatus, ioctl_tiocsctty, set_dumpable_behavior, set_parent_process_death_signal,
+    setsid,
 };
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -27,11 +28,13 @@ use rustix::thread::{
 };
 
 use crate::channel::Channel;
+use crate::children::Children;
 use crate::fault::{Says, failed};
 use crate::filter::Filters;
 use crate::floor::Floor;
 use crate::order::{Hear, Say};
 use crate::root::Root;
+use crate::serve::Readings;
 use crate::supervise::scope::{Scope, Seen};
 use crate::supervise::{Charge, Supervisor};
 use crate::sys::{self, Fork};
@@ -47,6 +50,10 @@ pub(crate) struct Orders<'a> {
     pub plan: &'a FencePlan,
     /// The trees, where they had to be opened with more rights than are left.
     pub trees: Option<Trees>,
+    /// Where the mediator is asked.
+    pub mediator: Option<OwnedFd>,
+    /// What reads the starts of programs.
+    pub readings: Readings,
     /// The pipes, where there is no terminal.
     pub pipes: Vec<OwnedFd>,
     /// The filters for the program.
@@ -81,6 +88,8 @@ pub(crate) struct Program {
     pub pid: Pid,
     /// Tells when a child has ended.
     pub ended: OwnedFd,
+    /// It and all that it started.
+    pub children: Arc<Children>,
     /// Where what is handed in is put. Held from before the program began, so that no name leads elsewhere.
     pub handover: Option<OwnedFd>,
 }
@@ -139,7 +148,12 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     };
     let starting = start(&beginning, floor)?;
     drop(theirs);
-    let pid = starting.supervised(mine, charge(plan, &trees))?;
+    let children = Arc::new(Children::of(starting.pid));
+    let charge = Charge {
+        mediator: orders.mediator,
+        ..charge(plan, &trees, orders.readings, &children)
+    };
+    let pid = starting.supervised(mine, charge)?;
     let mut along: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
     along.extend(stdio.master.as_ref().map(AsFd::as_fd));
     let started = Hear::Started {
@@ -150,11 +164,16 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     launcher
         .send(&started, &along)
         .or_say(|| "cannot tell the launcher".into())?;
-    Ok(Program { pid, ended, handover })
+    Ok(Program {
+        pid,
+        ended,
+        children,
+        handover,
+    })
 }
 
 /// What the supervisor of a fence with mounts goes by: they hold what is there, it what comes to be.
-fn charge(plan: &FencePlan, trees: &Trees) -> Charge {
+fn charge(plan: &FencePlan, trees: &Trees, readings: Readings, children: &Arc<Children>) -> Charge {
     let seen = trees.trees.iter().map(|tree| Seen {
         source: tree.target.clone(),
         target: tree.target.clone(),
@@ -176,6 +195,12 @@ fn charge(plan: &FencePlan, trees: &Trees) -> Charge {
         doors: Vec::new(),
         terminal: None,
         signals_stay: true,
+        task: plan.task,
+        mediator: None,
+        judged: plan.judged.clone(),
+        reading: readings(plan),
+        known: program::known(plan),
+        children: Arc::clone(children),
     }
 }
 
@@ -282,7 +307,8 @@ pub(crate) struct Beginning<'a> {
 
 /// A program that is about to start.
 pub(crate) struct Starting {
-    pid: Pid,
+    /// Its process.
+    pub pid: Pid,
     told: OwnedFd,
 }
 
@@ -354,6 +380,8 @@ fn become_agent(beginning: &Beginning<'_>, floor: Floor) -> LaunchFault {
         sys::default_signals();
         // Where no process table of its own ends with the first process, the program at least does.
         set_parent_process_death_signal(Some(Signal::KILL)).or_say(|| "cannot tie the program to its fence".into())?;
+        // The supervisor looks at this start as at all others.
+        set_dumpable_behavior(DumpableBehavior::Dumpable).or_say(|| "cannot be looked at".into())?;
         Ok((image, environment))
     };
     match prepare() {
@@ -388,12 +416,8 @@ pub(crate) fn serve(program: &Program, launcher: &mut Channel) -> io::Result<Opt
         let dead = ready.get(1).is_some_and(|one| !one.revents().is_empty());
         if dead {
             let _ = rustix::io::read(&program.ended, &mut [0u8; 1024]);
-            while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-                if pid == program.pid
-                    && let Some(status) = status_of(status)
-                {
-                    return Ok(Some(status));
-                }
+            if let Some(status) = program.children.collect() {
+                return Ok(Some(status));
             }
         }
         if spoken {

@@ -68,13 +68,15 @@ impl Launcher {
     }
 
     /// Gives the order: waits until the program runs, or says why it does not. `grants` are the spent permits of what
-    /// the plan hands out; `stdio` are the three descriptors of [`bailiwick_gate::Stdio::Pipes`]. A launcher carries
-    /// out one order.
+    /// the plan hands out; `stdio` are the three descriptors of [`bailiwick_gate::Stdio::Pipes`]; at the other end of
+    /// `mediator` the supervisor's questions are answered (frames of [`bailiwick_gate::Client`]): without one they are
+    /// refused. A launcher carries out one order.
     pub fn launch(
         &mut self,
         grants: Vec<Spent>,
         plan: &FencePlan,
         stdio: Option<[OwnedFd; 3]>,
+        mediator: Option<OwnedFd>,
     ) -> Result<Started, LaunchFault> {
         if grants.is_empty() && !plan.binds.is_empty() {
             return Err(LaunchFault {
@@ -90,10 +92,15 @@ impl Launcher {
         };
         let mut line = self.line.take().ok_or_else(used)?;
         let lost = |error: io::Error| failed("cannot speak to the launcher", cause(error));
-        let along: Vec<BorrowedFd<'_>> = stdio.iter().flatten().map(AsFd::as_fd).collect();
+        // A line whose other end is closed is none.
+        let mediator = mediator
+            .map_or_else(|| Channel::pair().map(|(mine, _)| mine), Ok)
+            .map_err(lost)?;
+        let along = std::iter::once(&mediator).chain(stdio.iter().flatten());
+        let along: Vec<BorrowedFd<'_>> = along.map(AsFd::as_fd).collect();
         line.channel.send(&Say::order(plan), &along).map_err(lost)?;
         drop(along);
-        drop(stdio);
+        drop((stdio, mediator));
         match line.channel.receive::<Hear>().map_err(lost)? {
             Some(Hear::Started {
                 report,
@@ -129,7 +136,7 @@ impl Launch for Launcher {
     type Running = Started;
 
     fn launch(&mut self, grants: Vec<Spent>, plan: &FencePlan) -> Result<Started, LaunchFault> {
-        Self::launch(self, grants, plan, None)
+        Self::launch(self, grants, plan, None, None)
     }
 }
 

@@ -11,6 +11,7 @@
 //! See: `docs/design/fence.md`.
 
 mod channel;
+mod children;
 mod clear;
 mod confine;
 pub mod doctor;
@@ -45,7 +46,7 @@ pub use confine::confine_gate;
 pub use errand::MAX_FILE;
 pub use identity::{NOBODY, become_caller_under_sudo, identity};
 pub use launcher::{Control, Launcher, Running, Started};
-pub use serve::{inherited_channel, run_launcher};
+pub use serve::{Readings, inherited_channel, run_launcher};
 
 /// Keeps every descriptor that this process was started with, beyond the three standard ones, from the programs that it
 /// starts. Fails where the kernel is older than Linux 5.11.

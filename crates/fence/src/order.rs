@@ -18,7 +18,7 @@ const MAX_LISTEN: usize = 64;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Say {
-    /// Starts the program. With pipes, three descriptors come along.
+    /// Starts the program. The line to the mediator comes along, and three pipes where the plan says so.
     Order {
         /// The version of these words.
         protocol: u32,
@@ -139,7 +139,8 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
             "it is written in version {protocol}, this build reads {PROTOCOL}"
         ));
     }
-    let wanted = if plan.stdio == Stdio::Pipes { 3 } else { 0 };
+    // The line to the mediator comes first.
+    let wanted = if plan.stdio == Stdio::Pipes { 4 } else { 1 };
     if descriptors != wanted {
         return refuse(format!("{descriptors} descriptors came along, {wanted} are needed"));
     }

@@ -14,6 +14,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bailiwick_gate::{FencePlan, FenceReport, LaunchFault};
@@ -23,11 +24,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, WaitOptions, getegid, geteuid, kill_process, wait};
 
 use crate::channel::Channel;
+use crate::children::Children;
 use crate::errand;
 use crate::fault::{Says, failed, hint};
 use crate::floor::Floor;
 use crate::inside::{self, Beginning, Ends, Orders, Program};
 use crate::order::Hear;
+use crate::program;
 use crate::search::{self, Found};
 use crate::supervise::caller::descendants;
 use crate::supervise::scope::{Scope, Seen};
@@ -209,6 +212,7 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
     };
     let starting = inside::start(&beginning, floor)?;
     drop(theirs);
+    let children = Arc::new(Children::of(starting.pid));
     let charge = Charge {
         scope,
         files: plan.files.iter().cloned().collect(),
@@ -217,6 +221,12 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
         doors,
         terminal,
         signals_stay: orders.landlock >= SIGNALS_STAY,
+        task: plan.task,
+        mediator: orders.mediator.take(),
+        judged: plan.judged.clone(),
+        reading: (orders.readings)(plan),
+        known: program::known(plan),
+        children: Arc::clone(&children),
     };
     let pid = starting.supervised(mine, charge)?;
     let mut parts = vec![
@@ -245,7 +255,12 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
     launcher
         .send(&started, &along)
         .or_say(|| "cannot tell the launcher".into())?;
-    Ok(Program { pid, ended, handover })
+    Ok(Program {
+        pid,
+        ended,
+        children,
+        handover,
+    })
 }
 
 /// A pair for each port that is served outside: connections are handed through it.

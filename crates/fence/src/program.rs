@@ -11,6 +11,7 @@ use bailiwick_model::Code;
 use rustix::io::Errno;
 
 use crate::fault::{cause, failed};
+use crate::supervise::Known;
 use crate::sys;
 
 /// Where programs are looked for when the plan's environment does not say.
@@ -92,6 +93,12 @@ impl Image {
             ..failed(format!("cannot start `{}`", self.name), cause)
         }
     }
+}
+
+/// The programs that rules speak of, where the plan's `PATH` finds them.
+pub(crate) fn known(plan: &FencePlan) -> Known {
+    let path = plan.environment.iter().find(|(variable, _)| variable == "PATH");
+    Known::along(path.map_or(PATH, |(_, value)| value.as_str()), &plan.judged)
 }
 
 /// The environment of a plan, in the kernel's form.

@@ -7,8 +7,9 @@
 
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use bailiwick_gate::{FencePlan, LaunchFault};
+use bailiwick_gate::{FencePlan, Judged, LaunchFault, Reading};
 use bailiwick_model::Level;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
@@ -37,9 +38,12 @@ pub fn inherited_channel() -> std::io::Result<OwnedFd> {
     sys::inherited(3)
 }
 
+/// Makes what reads the starts of a plan's programs.
+pub type Readings = fn(&FencePlan) -> Arc<dyn Reading>;
+
 /// The body of the launcher process: waits for one order on the channel, carries it out, stays until the end. The
 /// process must have one thread. The exit code says whether the launcher itself was in order.
-pub fn run_launcher(channel: OwnedFd) -> ExitCode {
+pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
     // Made ready before the order comes, so that it need not wait.
     let filters = Filters::agent();
     let landlock = sys::landlock_version();
@@ -65,11 +69,16 @@ pub fn run_launcher(channel: OwnedFd) -> ExitCode {
             Level::Namespace => filters?,
             Level::Process => Filters::watched_agent()?,
         };
+        let filters = match plan.judged {
+            Judged::Nothing => filters,
+            Judged::Programs(_) | Judged::Everything => filters.judged()?,
+        };
+        let mediator = daemon.take().or_say(|| "cannot carry out the order".into())?;
         let pipes = (0..daemon.waiting()).map(|_| daemon.take()).collect::<Result<_, _>>();
         let pipes = pipes.or_say(|| "cannot carry out the order".into())?;
         match plan.level {
-            Level::Namespace => Fence::start(&plan, pipes, &filters, landlock, spare.as_ref()),
-            Level::Process => Fence::start_process(plan, pipes, &filters, landlock),
+            Level::Namespace => Fence::start(&plan, mediator, readings, pipes, &filters, landlock, spare.as_ref()),
+            Level::Process => Fence::start_process(plan, mediator, readings, pipes, &filters, landlock),
         }
     };
     let fence = carry_out();
@@ -97,6 +106,8 @@ struct Fence {
 impl Fence {
     fn start(
         plan: &FencePlan,
+        mediator: OwnedFd,
+        readings: Readings,
         pipes: Vec<OwnedFd>,
         filters: &Filters,
         landlock: i32,
@@ -115,6 +126,8 @@ impl Fence {
                 let orders = Orders {
                     plan,
                     trees: None,
+                    mediator: Some(mediator),
+                    readings,
                     pipes,
                     filters,
                     landlock,
@@ -124,7 +137,7 @@ impl Fence {
                 build(orders, group, spare, Channel::over(theirs), &tell);
             }
         };
-        drop((theirs, tell, pipes));
+        drop((theirs, tell, pipes, mediator));
         let mut number = [0u8; 4];
         let heard = rustix::io::read(&told, &mut number);
         let first = match heard {
@@ -143,6 +156,8 @@ impl Fence {
     /// Starts the first process of a fence without namespaces.
     fn start_process(
         plan: Box<FencePlan>,
+        mediator: OwnedFd,
+        readings: Readings,
         pipes: Vec<OwnedFd>,
         filters: &Filters,
         landlock: i32,
@@ -160,6 +175,8 @@ impl Fence {
                 let orders = Orders {
                     plan: &plan,
                     trees: None,
+                    mediator: Some(mediator),
+                    readings,
                     pipes,
                     filters,
                     landlock,

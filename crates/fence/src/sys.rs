@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "raw system calls and fork have no safe wrapper")]
 
 pub(crate) mod notify;
+pub(crate) mod trace;
 
 use std::ffi::{CStr, CString};
 use std::io;

@@ -392,6 +392,12 @@ pub(crate) const NAMING: &[c_long] = &[
     libc::SYS_truncate,
 ];
 
+/// Starts of programs: held at every level.
+pub(crate) const STARTING: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
+
+/// Where starts are judged, what could change a program after it was judged is refused.
+pub(crate) const MEDDLING: &[c_long] = &[libc::SYS_ptrace, libc::SYS_process_vm_writev];
+
 /// Older forms of what gives a name.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const OLDER_NAMING: &[c_long] = &[
@@ -583,6 +589,8 @@ pub(crate) const SUPERVISOR: &[&[c_long]] = &[
         libc::SYS_pidfd_open,
         libc::SYS_pidfd_getfd,
         libc::SYS_process_vm_readv,
+        // Its requests have conditions.
+        libc::SYS_ptrace,
     ],
 ];
 

@@ -5,10 +5,11 @@
 
 use std::net::Ipv4Addr;
 
-use bailiwick_model::{AbsPath, Code, Level, PathPattern};
+use bailiwick_model::{AbsPath, Code, Level, PathPattern, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::permit::Spent;
+use crate::start::Judged;
 
 /// Starts programs in fences.
 pub trait Launch {
@@ -24,6 +25,8 @@ pub trait Launch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FencePlan {
+    /// Whose task it is, for what the supervisor asks.
+    pub task: TaskId,
     /// What the fence is made of.
     pub level: Level,
     /// The program and its arguments. The first word is looked up inside, along the `PATH` of `environment`.
@@ -45,6 +48,10 @@ pub struct FencePlan {
     pub links: Vec<(AbsPath, AbsPath)>,
     /// What may not be read or changed inside the binds.
     pub protected: Vec<Protected>,
+    /// Which starts of programs are asked about.
+    pub judged: Judged,
+    /// Grammars of the person's, by which starts are read beside the shipped ones: the name of each and its text.
+    pub tables: Vec<(String, String)>,
     /// Who the program is, inside and outside.
     pub identity: IdMap,
     /// Sockets that listen inside and are served outside, in the order in which they are handed back.

@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use bailiwick_gate::{Bind, BindMode, FencePlan, IdMap, Limits, Listen, ListenKind, Protected, Protection, Stdio};
+use bailiwick_gate::{
+    Bind, BindMode, FencePlan, IdMap, Judged, Limits, Listen, ListenKind, Protected, Protection, Stdio,
+};
 use bailiwick_model::{AbsPath, Level, Obligation, PathPattern, TaskId, Verb};
-use bailiwick_policy::Settings;
+use bailiwick_policy::{Settings, SourceFile};
 use bailiwick_proxy::Service;
 
 use super::devices;
@@ -72,6 +74,10 @@ pub struct Materials<'a> {
     pub devices: &'a devices::Granted,
     /// The machine's memory, in bytes: a task without a limit of its own gets three quarters of it.
     pub machine_memory: Option<u64>,
+    /// Which starts of programs are asked about.
+    pub judged: Judged,
+    /// The person's own tables of commands.
+    pub tables: &'a [SourceFile],
 }
 
 /// A fence and what serves its sockets, in the same order.
@@ -136,6 +142,7 @@ pub fn make(from: &Materials<'_>) -> Option<Planning> {
     let (listen, services) = sockets(from);
     let binds = binds(from, &files);
     let plan = FencePlan {
+        task: from.task,
         level: from.level,
         command: from.order.command.clone(),
         environment: environment(from, &own),
@@ -146,6 +153,12 @@ pub fn make(from: &Materials<'_>) -> Option<Planning> {
         scratch: own.scratch,
         handover: Some(own.handover),
         protected: protected(from.granted),
+        judged: from.judged.clone(),
+        tables: from
+            .tables
+            .iter()
+            .map(|table| (table.name.clone(), table.text.clone()))
+            .collect(),
         identity: from.identity,
         listen,
         limits: Limits {

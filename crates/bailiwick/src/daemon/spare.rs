@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use bailiwick_commands::Grammars;
 use bailiwick_fence::{Channel, Launcher};
+use bailiwick_gate::{AsWritten, FencePlan, Judged, Reading};
 use bailiwick_proxy::{Config, Pair, PairSender};
 use serde::{Deserialize, Serialize};
 
@@ -236,10 +238,27 @@ fn silence_standard_descriptors() -> std::io::Result<()> {
     Ok(())
 }
 
+/// What reads the starts of a plan's programs: the same grammars as `can` reads with, from the variables that the task
+/// begins with.
+fn reading(plan: &FencePlan) -> Arc<dyn Reading> {
+    if plan.judged == Judged::Nothing {
+        return Arc::new(AsWritten);
+    }
+    let mut grammars = Grammars::shipped(plan.environment.clone());
+    for (name, text) in &plan.tables {
+        match grammars.clone().with(name, text) {
+            Ok(more) => grammars = more,
+            // The rules were loaded with the same tables: it cannot be. Without it what it speaks of is unknown.
+            Err(e) => talkln!("bailiwick: {e}"),
+        }
+    }
+    Arc::new(grammars)
+}
+
 /// The body of the launcher's process: its channel is descriptor 3, put there by [`Launcher::spawn`].
 pub fn run_launcher() -> std::process::ExitCode {
     match bailiwick_fence::inherited_channel() {
-        Ok(channel) => bailiwick_fence::run_launcher(channel),
+        Ok(channel) => bailiwick_fence::run_launcher(channel, reading),
         Err(e) => {
             talkln!("bailiwick: the launcher has no channel: {e}");
             std::process::ExitCode::FAILURE

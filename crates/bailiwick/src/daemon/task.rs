@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -13,8 +14,7 @@ use std::thread::JoinHandle;
 
 use bailiwick_fence::{Control, Running};
 use bailiwick_gate::{
-    FenceReport, IdMap, Judged, LaunchFault, Mediator as _, Outcome, Reading, Settlement, Spent, Start, TaskRow,
-    TaskState,
+    FenceReport, IdMap, LaunchFault, Mediator as _, Outcome, Reading, Settlement, Spent, Start, TaskRow, TaskState,
 };
 use bailiwick_mediator::{PATIENCE, Rules, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Obligation, Record, Request, Resource, TaskId, Verb};
@@ -295,7 +295,6 @@ fn begin(
         &Request::new(row.id, Verb::Run, ordered(order, context)?),
         &context.root,
     )?;
-    can_judge(policy)?;
     let level = daemon.machine.choose(order.level, policy.settings())?;
     let identity = crate::daemon::level::identity_at(level, identity);
     let (granted, grants) = grant_trees(daemon, policy, row.id)?;
@@ -337,6 +336,8 @@ fn begin(
         program: own_program(),
         devices: &devices,
         machine_memory: machine_memory(),
+        judged: policy.judged(),
+        tables: &context.tables,
     });
     let planning = planning.ok_or_else(|| fault(Code::Fault, "the fence could not be planned", "", ""))?;
     let handover = planning.plan.handover.clone().unwrap_or_else(AbsPath::root);
@@ -392,7 +393,9 @@ fn begin(
     };
     daemon.refusals.begin(row.id, hearer);
     let trees: Vec<Nonce> = grants.iter().map(Spent::nonce).collect();
-    let started = launcher.launch(grants, &planning.plan, stdio);
+    let (ours, theirs) = UnixStream::pair().map_err(io("cannot make a line to the supervisor"))?;
+    gate_line::serve(daemon, row.id, &ours).map_err(io("cannot serve the supervisor"))?;
+    let started = launcher.launch(grants, &planning.plan, stdio, Some(theirs.into()));
     let started = match started {
         Ok(started) => started,
         Err(cause) => {
@@ -479,18 +482,6 @@ fn settle(daemon: &Daemon, spent: Spent, done: bool, note: &str) {
     if let Err(refusal) = daemon.mediator.settle(&settlement) {
         talkln!("bailiwick: a permit could not be settled: {refusal}");
     }
-}
-
-/// Refuses rules that tell commands apart as long as no fence asks about them.
-fn can_judge(policy: &Policy) -> Result<(), LaunchFault> {
-    if policy.judged() == Judged::Nothing {
-        return Ok(());
-    }
-    let (what, hint) = (
-        "the rules tell commands apart, and this build's fence does not ask about each start yet",
-        "take the rules under `[commands]` out, or use them with `bailiwick can` alone",
-    );
-    Err(fault(Code::FencePartial, what, "nothing is started with less", hint))
 }
 
 /// What the person orders, in normal form.

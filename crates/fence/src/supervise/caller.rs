@@ -15,7 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::sys::notify::{Held, read_memory};
+use crate::sys::notify::{Held, read_many, read_memory};
 
 /// Longest path, as in the kernel, with its final NUL.
 const MAX_PATH: usize = 4096;
@@ -74,30 +74,47 @@ impl Caller {
 
     /// The path that an argument points to.
     pub(crate) fn path(&self, place: usize) -> Result<PathBuf, Errno> {
-        let mut address = self.argument(place);
-        let mut found = Vec::new();
-        let mut page = [0u8; 4096];
-        while found.len() < MAX_PATH {
-            let room = PAGE.saturating_sub(address % PAGE);
-            let room = usize::try_from(room).unwrap_or(page.len()).min(page.len());
-            let into = page.get_mut(..room).ok_or(Errno::FAULT)?;
-            let got = read_memory(self.held.thread, address, into).map_err(|_| Errno::FAULT)?;
-            let part = page.get(..got).ok_or(Errno::FAULT)?;
-            if let Some(end) = part.iter().position(|byte| *byte == 0) {
-                found.extend_from_slice(part.get(..end).unwrap_or_default());
-                return match found.len() {
-                    0 => Err(Errno::NOENT),
-                    MAX_PATH.. => Err(Errno::NAMETOOLONG),
-                    _ => Ok(PathBuf::from(OsString::from_vec(found))),
-                };
-            }
-            if got == 0 {
+        let found = text_at(self.held.thread, self.argument(place), MAX_PATH).map_err(|errno| match errno {
+            Errno::TOOBIG => Errno::NAMETOOLONG,
+            other => other,
+        })?;
+        match found.len() {
+            0 => Err(Errno::NOENT),
+            MAX_PATH.. => Err(Errno::NAMETOOLONG),
+            _ => Ok(PathBuf::from(OsString::from_vec(found))),
+        }
+    }
+
+    /// The texts that a list of addresses points to, which ends with none: a program's words, or its variables. At most
+    /// `limit` bytes in all.
+    pub(crate) fn texts(&self, place: usize, limit: usize) -> Result<Vec<Vec<u8>>, Errno> {
+        let list = self.argument(place);
+        if list == 0 {
+            return Ok(Vec::new());
+        }
+        let mut addresses = Vec::new();
+        let mut at = list;
+        'list: loop {
+            // Not beyond a page, which may be the last.
+            let room = usize::try_from(PAGE.saturating_sub(at % PAGE)).unwrap_or(8).max(8);
+            let mut bytes = vec![0u8; room.min(1024)];
+            let got = read_memory(self.held.thread, at, &mut bytes).map_err(|_| Errno::FAULT)?;
+            if got < 8 {
                 return Err(Errno::FAULT);
             }
-            found.extend_from_slice(part);
-            address = address.saturating_add(u64::try_from(got).unwrap_or(u64::MAX));
+            let whole = got - got % 8;
+            for word in bytes.get(..whole).unwrap_or_default().chunks_exact(8) {
+                match u64::from_ne_bytes(<[u8; 8]>::try_from(word).unwrap_or_default()) {
+                    0 => break 'list,
+                    address => addresses.push(address),
+                }
+            }
+            if addresses.len().saturating_mul(8) > limit {
+                return Err(Errno::TOOBIG);
+            }
+            at = at.saturating_add(u64::try_from(whole).unwrap_or(8));
         }
-        Err(Errno::NAMETOOLONG)
+        read_texts(self.held.thread, &addresses, limit)
     }
 
     /// True when an argument is no address, or that of an empty text.
@@ -187,6 +204,52 @@ impl Caller {
         let block = major.checked_sub(FIRST).filter(|block| *block < 8)?;
         Some(block.saturating_mul(256).saturating_add(minor))
     }
+}
+
+/// The texts at these addresses, each up to its NUL.
+fn read_texts(thread: i32, addresses: &[u64], limit: usize) -> Result<Vec<Vec<u8>>, Errno> {
+    /// What is read of each at first: most words and variables are shorter.
+    const FIRST: usize = 128;
+    let mut all = 0_usize;
+    let mut texts = Vec::with_capacity(addresses.len());
+    for group in addresses.chunks(256) {
+        let firsts = read_many(thread, group, FIRST);
+        for (address, first) in group.iter().zip(firsts) {
+            let text = match first.iter().position(|byte| *byte == 0) {
+                Some(end) => first.get(..end).unwrap_or_default().to_vec(),
+                None => text_at(thread, *address, limit)?,
+            };
+            all = all.saturating_add(text.len()).saturating_add(1);
+            if all > limit {
+                return Err(Errno::TOOBIG);
+            }
+            texts.push(text);
+        }
+    }
+    Ok(texts)
+}
+
+/// The text at an address, up to its NUL.
+pub(crate) fn text_at(thread: i32, address: u64, limit: usize) -> Result<Vec<u8>, Errno> {
+    let mut found = Vec::new();
+    let mut at = address;
+    let mut page = [0u8; 4096];
+    while found.len() <= limit {
+        let room = usize::try_from(PAGE.saturating_sub(at % PAGE)).unwrap_or(page.len());
+        let into = page.get_mut(..room).ok_or(Errno::FAULT)?;
+        let got = read_memory(thread, at, into).map_err(|_| Errno::FAULT)?;
+        let part = page.get(..got).ok_or(Errno::FAULT)?;
+        if let Some(end) = part.iter().position(|byte| *byte == 0) {
+            found.extend_from_slice(part.get(..end).unwrap_or_default());
+            return Ok(found);
+        }
+        if got == 0 {
+            return Err(Errno::FAULT);
+        }
+        found.extend_from_slice(part);
+        at = at.saturating_add(u64::try_from(got).unwrap_or(u64::MAX));
+    }
+    Err(Errno::TOOBIG)
 }
 
 fn status_field(thread: i32, name: &str) -> Option<String> {

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use bailiwick_model::AbsPath;
+use bailiwick_gate::Judged;
+use bailiwick_model::{AbsPath, Resource, Verb};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, inotify, memfd_create, openat};
 use rustix::io::Errno;
 
@@ -59,10 +60,22 @@ impl Wish {
     }
 }
 
+/// The name of an open object that the kernel follows to the very object.
+pub(super) fn path_to(open: impl AsFd) -> Result<CString, Errno> {
+    CString::new(format!("/proc/self/fd/{}", open.as_fd().as_raw_fd())).map_err(|_| Errno::INVAL)
+}
+
 /// Opens what a descriptor stands for once more, with other rights.
 fn reopen(open: impl AsFd, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-    let path = CString::new(format!("/proc/self/fd/{}", open.as_fd().as_raw_fd())).map_err(|_| Errno::INVAL)?;
-    openat(CWD, path, flags, mode)
+    openat(CWD, path_to(open)?, flags, mode)
+}
+
+/// What is known of a folder.
+pub(super) fn folder() -> Object {
+    Object {
+        folder: true,
+        twin: None,
+    }
 }
 
 /// What can be told apart about an object.
@@ -85,6 +98,11 @@ impl Supervisor {
 
     fn may_at(&self, path: &Path, there: &There) -> May {
         if path.starts_with("/proc") {
+            let memory = path.file_name().is_some_and(|name| name == "mem");
+            if memory && self.charge.judged != Judged::Nothing {
+                // What was judged as it started is not to be changed after.
+                return May::Nothing;
+            }
             return others::may_in_proc(path);
         }
         if path.starts_with("/dev") {
@@ -99,13 +117,29 @@ impl Supervisor {
     }
 
     /// Insists on a right. What may be read and not changed is, to the agent, on a read-only file system.
-    pub(super) fn insist(may: May, wanted: May) -> Result<(), Errno> {
+    pub(super) fn insist(&self, path: &Path, may: May, wanted: May) -> Result<(), Errno> {
         if may >= wanted {
-            Ok(())
-        } else if may == May::Read {
-            Err(Errno::ROFS)
-        } else {
-            Err(Errno::ACCESS)
+            return Ok(());
+        }
+        self.note_file(path, wanted);
+        Err(if may == May::Read { Errno::ROFS } else { Errno::ACCESS })
+    }
+
+    /// Insists on a right to an object.
+    pub(super) fn insist_on(&self, there: &There, wanted: May) -> Result<(), Errno> {
+        let path = there.path.as_ref().or(there.former.as_ref());
+        self.insist(path.map_or(Path::new("/"), PathBuf::as_path), self.may(there), wanted)
+    }
+
+    /// Has put on record that a file was refused.
+    fn note_file(&self, path: &Path, wanted: May) {
+        if let Some(line) = &self.line
+            && !path.starts_with("/proc")
+            && !path.starts_with("/dev")
+            && let Ok(path) = AbsPath::new(path)
+        {
+            let verb = if wanted == May::Write { Verb::Write } else { Verb::Read };
+            line.note(verb, Resource::File(path));
         }
     }
 
@@ -203,7 +237,7 @@ impl Supervisor {
 
     /// Makes a file at a name that is not taken; `EXIST` where it has been taken since.
     fn make_file(&self, caller: &Caller, place: &Absent, wish: &Wish) -> Result<Done, Errno> {
-        Self::insist(self.may_make(place, false), May::Write)?;
+        self.insist(&place.path(), self.may_make(place, false), May::Write)?;
         let mode = Mode::from_raw_mode(wish.mode & 0o777 & !caller.umask());
         let flags = wish.flags | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
         let made = openat(&place.folder, &place.name, flags, mode)?;
@@ -219,7 +253,7 @@ impl Supervisor {
             return Err(Errno::LOOP);
         }
         let wanted = if wish.writes() { May::Write } else { May::Read };
-        Self::insist(self.may(&there), wanted)?;
+        self.insist_on(&there, wanted)?;
         if kind.is_dir() && wish.writes() && !wish.unnamed() {
             return Err(Errno::ISDIR);
         }
@@ -299,7 +333,7 @@ impl Supervisor {
         let Found::There(there) = find(caller, libc::AT_FDCWD, &path, aim)? else {
             return Err(Errno::NOENT);
         };
-        Self::insist(self.may(&there), May::Read)?;
+        self.insist_on(&there, May::Read)?;
         let watcher = caller.descriptor(caller.number(0))?;
         let itself = format!("/proc/self/fd/{}", there.open.as_raw_fd());
         let number = inotify::add_watch(&watcher, itself, wish - inotify::WatchFlags::DONT_FOLLOW)?;

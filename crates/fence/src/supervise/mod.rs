@@ -12,34 +12,41 @@
 
 pub(crate) mod caller;
 mod files;
+mod line;
 mod names;
 mod others;
 pub(crate) mod scope;
 mod sockets;
+pub(crate) mod start;
 mod terminals;
 mod walk;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bailiwick_model::AbsPath;
+use bailiwick_gate::{Judged, Reading};
+use bailiwick_model::{AbsPath, TaskId};
 use rustix::io::Errno;
 
+use crate::children::Children;
 use crate::sys::notify::{self, Held};
 use caller::Caller;
+use line::Line;
 use scope::Scope;
 pub(crate) use sockets::Door;
+pub(crate) use start::Known;
 
-/// Threads that answer.
+/// Threads that answer, at the beginning.
 const WORKERS: usize = 4;
+/// Most threads that answer: a start or a question may keep one for a while.
+const MAX_WORKERS: usize = 96;
 /// Most calls that may wait for something outside the supervisor's hands at one time.
 const MAX_WAITING: usize = 512;
 
 /// What a supervisor is made from.
-#[derive(Debug)]
 pub(crate) struct Charge {
     /// What may be done where.
     pub scope: Scope,
@@ -55,10 +62,21 @@ pub(crate) struct Charge {
     pub terminal: Option<u32>,
     /// True where the kernel keeps signals inside by itself.
     pub signals_stay: bool,
+    /// Whose task it is.
+    pub task: TaskId,
+    /// Where the mediator is asked.
+    pub mediator: Option<OwnedFd>,
+    /// Which starts are asked about.
+    pub judged: Judged,
+    /// What starts mean.
+    pub reading: Arc<dyn Reading>,
+    /// Programs whose copies are known.
+    pub known: Known,
+    /// The processes that are collected.
+    pub children: Arc<Children>,
 }
 
 /// A supervisor at work.
-#[derive(Debug)]
 pub(crate) struct Supervisor {
     listener: OwnedFd,
     charge: Charge,
@@ -67,6 +85,14 @@ pub(crate) struct Supervisor {
     names: Mutex<()>,
     sockets: Mutex<sockets::Known>,
     waiting: AtomicUsize,
+    /// Threads that have nothing to do.
+    idle: AtomicUsize,
+    /// Threads that answer.
+    workers: AtomicUsize,
+    /// False until the program runs.
+    begun: AtomicBool,
+    /// The line to the mediator.
+    line: Option<Arc<Line>>,
 }
 
 /// What comes of a call.
@@ -89,10 +115,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Supervisor {
     /// Begins to answer, in threads of this process. They have the filters of the thread that calls this.
-    pub(crate) fn begin(listener: OwnedFd, charge: Charge) -> std::io::Result<()> {
+    pub(crate) fn begin(listener: OwnedFd, mut charge: Charge) -> std::io::Result<()> {
         notify::wake_in_place(listener.as_fd());
         let mut terminals = terminals::Terminals::default();
         charge.terminal.map(|number| terminals.add(number)).transpose()?;
+        let mediator = charge.mediator.take();
+        let line = mediator.map(|socket| Line::open(charge.task, socket)).transpose()?;
         let supervisor = Arc::new(Self {
             listener,
             charge,
@@ -100,20 +128,42 @@ impl Supervisor {
             names: Mutex::default(),
             sockets: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            idle: AtomicUsize::new(0),
+            workers: AtomicUsize::new(0),
+            begun: AtomicBool::new(false),
+            line,
         });
         for _ in 0..WORKERS {
-            let supervisor = Arc::clone(&supervisor);
-            std::thread::Builder::new()
-                .stack_size(256 * 1024)
-                .spawn(move || supervisor.work())?;
+            supervisor.add_worker()?;
         }
         Ok(())
     }
 
+    fn add_worker(self: &Arc<Self>) -> std::io::Result<()> {
+        let supervisor = Arc::clone(self);
+        self.workers.fetch_add(1, Ordering::Relaxed);
+        let spawned = std::thread::Builder::new()
+            .stack_size(256 * 1024)
+            .spawn(move || supervisor.work());
+        if spawned.is_err() {
+            self.workers.fetch_sub(1, Ordering::Relaxed);
+        }
+        spawned.map(drop)
+    }
+
     fn work(self: Arc<Self>) {
         loop {
-            match notify::next(self.listener.as_fd()) {
-                Ok(held) => self.serve(held),
+            self.idle.fetch_add(1, Ordering::Relaxed);
+            let next = notify::next(self.listener.as_fd());
+            let left = self.idle.fetch_sub(1, Ordering::Relaxed);
+            match next {
+                Ok(held) => {
+                    if left <= 1 && self.workers.load(Ordering::Relaxed) < MAX_WORKERS {
+                        // Whoever asks next is not to wait for this one.
+                        let _ = self.add_worker();
+                    }
+                    self.serve(held);
+                }
                 // The caller died, or a signal came.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
@@ -176,6 +226,24 @@ impl Supervisor {
 
     fn decide(self: &Arc<Self>, caller: &Caller) -> Result<Done, Errno> {
         match caller.held.call {
+            libc::SYS_execve => self.start(
+                caller,
+                start::Places {
+                    base: libc::AT_FDCWD,
+                    path: 0,
+                    words: 1,
+                    flags: 0,
+                },
+            ),
+            libc::SYS_execveat => self.start(
+                caller,
+                start::Places {
+                    base: caller.number(0),
+                    path: 1,
+                    words: 2,
+                    flags: caller.flags(4),
+                },
+            ),
             libc::SYS_openat => self.open(caller, caller.number(0), 1, 2),
             libc::SYS_mkdirat => self.make_folder(caller, caller.number(0), 1),
             libc::SYS_mknodat => self.make_node(caller, caller.number(0), 1),

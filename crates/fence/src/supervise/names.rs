@@ -5,8 +5,7 @@
 //! Trust: paths and flags are the agent's.
 //! See: rename(2), link(2), mknod(2), chmod(2), utimensat(2).
 
-use std::ffi::CString;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use rustix::fs::{
@@ -16,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::caller::{Caller, split_last};
-use super::files::object;
+use super::files::{object, path_to};
 use super::scope::May;
 use super::walk::{Absent, Aim, There, at_name, find_name, there};
 use super::{Done, Supervisor, base_in, lock};
@@ -37,11 +36,6 @@ fn known(flags: u32, known: i32) -> Result<(), Errno> {
     }
 }
 
-/// The name of an open object that the kernel follows to the very object.
-fn itself(open: impl AsFd) -> Result<CString, Errno> {
-    CString::new(format!("/proc/self/fd/{}", open.as_fd().as_raw_fd())).map_err(|_| Errno::INVAL)
-}
-
 impl Supervisor {
     fn name(&self, caller: &Caller, base: i32, path: PathBuf) -> Result<Absent, Errno> {
         find_name(caller, base, &self.instead(path))
@@ -60,7 +54,7 @@ impl Supervisor {
         if at_name(place).is_ok() {
             return Err(Errno::EXIST);
         }
-        Self::insist(self.may_make(place, folder), May::Write)
+        self.insist(&place.path(), self.may_make(place, folder), May::Write)
     }
 
     pub(super) fn make_folder(&self, caller: &Caller, base: i32, path: usize) -> Result<Done, Errno> {
@@ -111,7 +105,11 @@ impl Supervisor {
 
     /// Insists that what stands at a name may go from it.
     fn insist_movable(&self, place: &Absent, there: &There) -> Result<(), Errno> {
-        Self::insist(self.charge.scope.may(&place.path(), object(there)), May::Write)?;
+        self.insist(
+            &place.path(),
+            self.charge.scope.may(&place.path(), object(there)),
+            May::Write,
+        )?;
         let pinned = self.charge.scope.keeps_its_name(&place.path());
         if pinned && !there.kind().is_file() {
             // A folder that is empty holds nothing that could go by another name.
@@ -139,14 +137,14 @@ impl Supervisor {
         if source.kind().is_dir() {
             return Err(Errno::PERM);
         }
-        Self::insist(self.may(&source), May::Write)?;
+        self.insist_on(&source, May::Write)?;
         let place = self.new_name(caller, new_base, new_path?)?;
         let _alone = lock(&self.names);
         self.insist_free(&place, false)?;
         if !source.kind().is_file() && self.charge.scope.keeps_its_name(&place.path()) {
             return Err(Errno::ROFS);
         }
-        let source = itself(&source.open)?;
+        let source = path_to(&source.open)?;
         done(linkat(
             CWD,
             &source,
@@ -202,7 +200,11 @@ impl Supervisor {
 
     /// Insists that an object may come to a name.
     fn insist_settable(&self, place: &Absent, there: &There) -> Result<(), Errno> {
-        Self::insist(self.charge.scope.may(&place.path(), object(there)), May::Write)?;
+        self.insist(
+            &place.path(),
+            self.charge.scope.may(&place.path(), object(there)),
+            May::Write,
+        )?;
         if !there.kind().is_file() && self.charge.scope.keeps_its_name(&place.path()) {
             return Err(Errno::ROFS);
         }
@@ -218,8 +220,8 @@ impl Supervisor {
                 Errno::INVAL
             });
         }
-        Self::insist(self.may(&there), May::Write)?;
-        let name = itself(&there.open)?;
+        self.insist_on(&there, May::Write)?;
+        let name = path_to(&there.open)?;
         let length = caller.argument(1);
         if length > i64::MAX.unsigned_abs() {
             return Err(Errno::INVAL);
@@ -233,7 +235,7 @@ impl Supervisor {
     /// An open file of the caller's whose own things it may change.
     fn own_open(&self, caller: &Caller) -> Result<OwnedFd, Errno> {
         let there = There::of(caller.descriptor(caller.number(0))?)?;
-        Self::insist(self.may(&there), May::Write)?;
+        self.insist_on(&there, May::Write)?;
         Ok(there.open)
     }
 
@@ -249,7 +251,7 @@ impl Supervisor {
             };
             there(caller, base, &self.instead(caller.path(path)?), aim)?
         };
-        Self::insist(self.may(&there), May::Write)?;
+        self.insist_on(&there, May::Write)?;
         Ok(there)
     }
 
@@ -272,7 +274,7 @@ impl Supervisor {
         if there.kind().is_symlink() {
             return Err(Errno::OPNOTSUPP);
         }
-        let (name, mode) = (itself(&there.open)?, Mode::from_raw_mode(caller.flags(mode) & MODE));
+        let (name, mode) = (path_to(&there.open)?, Mode::from_raw_mode(caller.flags(mode) & MODE));
         done(chmodat(CWD, &name, mode, AtFlags::empty()))
     }
 
@@ -316,7 +318,7 @@ impl Supervisor {
         if there.kind().is_symlink() {
             return done(utimensat(&there.open, c"", &times, AtFlags::EMPTY_PATH));
         }
-        let name = itself(&there.open)?;
+        let name = path_to(&there.open)?;
         done(utimensat(CWD, &name, &times, AtFlags::empty()))
     }
 }

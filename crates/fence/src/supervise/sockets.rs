@@ -310,7 +310,7 @@ impl Supervisor {
             Address::Name => Err(Errno::INVAL),
             Address::Path(path) => {
                 let place = find_name(caller, libc::AT_FDCWD, &self.instead(path))?;
-                Self::insist(self.may_make(&place, false), May::Write)?;
+                self.insist(&place.path(), self.may_make(&place, false), May::Write)?;
                 let address = by_descriptor(&place.folder, Some(&place.name))?;
                 // The kernel gives the name the mode of the socket itself.
                 fchmod(&socket, Mode::from_raw_mode(0o777 & !caller.umask()))?;

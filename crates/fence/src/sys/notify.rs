@@ -150,6 +150,48 @@ pub(crate) fn read_memory(thread: i32, address: u64, into: &mut [u8]) -> io::Res
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
+/// Reads up to `each` bytes at each of these addresses, at most 256 of them, never beyond their page. What cannot be read
+/// is empty.
+pub(crate) fn read_many(thread: i32, addresses: &[u64], each: usize) -> Vec<Vec<u8>> {
+    const PAGE: usize = 4096;
+    let mut read: Vec<Vec<u8>> = addresses
+        .iter()
+        .map(|address| {
+            let room = PAGE.saturating_sub(usize::try_from(address % 4096).unwrap_or(0));
+            vec![0u8; room.min(each)]
+        })
+        .collect();
+    let there: Vec<libc::iovec> = addresses
+        .iter()
+        .zip(&read)
+        .map(|(address, into)| libc::iovec {
+            iov_base: std::ptr::without_provenance_mut(usize::try_from(*address).unwrap_or(0)),
+            iov_len: into.len(),
+        })
+        .collect();
+    let here: Vec<libc::iovec> = read
+        .iter_mut()
+        .map(|into| libc::iovec {
+            iov_base: into.as_mut_ptr().cast(),
+            iov_len: into.len(),
+        })
+        .collect();
+    let (ours, theirs) = (
+        libc::c_ulong::try_from(here.len()).unwrap_or(0),
+        libc::c_ulong::try_from(there.len()).unwrap_or(0),
+    );
+    // SAFETY: the local parts are buffers of ours of those lengths, alive over the call; the others are numbers to the
+    // kernel.
+    let got = unsafe { libc::process_vm_readv(thread, here.as_ptr(), ours, there.as_ptr(), theirs, 0) };
+    let mut left = usize::try_from(got).unwrap_or(0);
+    for part in &mut read {
+        let whole = part.len();
+        part.truncate(left.min(whole));
+        left = left.saturating_sub(whole);
+    }
+    read
+}
+
 /// Has orphans of this process's descendants become its own children.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     // SAFETY: this request takes plain numbers.

@@ -1,18 +1,18 @@
 //! A place to test a fence at: a project, a home with secrets, and a plan that grants the project alone.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bailiwick_fence::{Launcher, Started};
 use bailiwick_gate::{
-    Answer, Bind, BindMode, Client, FencePlan, FenceReport, IdMap, LaunchFault, Limits, PROTOCOL, PermitTerms,
-    Protected, Protection, Reply, Spent, Stdio, encode,
+    Answer, Bind, BindMode, Call, Client, FencePlan, FenceReport, FrameReader, IdMap, Judged, LaunchFault, Limits,
+    PROTOCOL, PermitTerms, Protected, Protection, Refusal, Reply, Spent, Stdio, encode,
 };
-use bailiwick_model::{AbsPath, DecisionId, Level, Millis, Nonce, PathPattern, Request, Resource, TaskId, Verb};
+use bailiwick_model::{AbsPath, Code, DecisionId, Level, Millis, Nonce, PathPattern, Request, Resource, TaskId, Verb};
 use rustix::process::geteuid;
 
 /// The ordinary user that root's tests become.
@@ -194,10 +194,98 @@ pub fn grant() -> Spent {
     }
 }
 
+/// Answers what a supervisor asks.
+#[derive(Clone)]
+pub struct Judge {
+    allows: Arc<dyn Fn(&Request) -> bool + Send + Sync>,
+    /// What was asked, and whether it was allowed, in order.
+    pub asked: Arc<Mutex<Vec<(Request, bool)>>>,
+    /// What was told of what was allowed: whether it was done.
+    pub settled: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Judge {
+    pub fn of(allows: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            allows: Arc::new(allows),
+            asked: Arc::default(),
+            settled: Arc::default(),
+        }
+    }
+
+    /// Answers at the other end of this descriptor.
+    fn sit(&self) -> OwnedFd {
+        let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let judge = self.clone();
+        std::thread::spawn(move || {
+            let mut frames = FrameReader::default();
+            let mut bytes = [0u8; 16 * 1024];
+            while let Ok(got @ 1..) = here.read(&mut bytes) {
+                frames.push(&bytes[..got]);
+                while let Some(body) = frames.next_frame().unwrap() {
+                    let answer = judge.answer(bailiwick_gate::decode(body).unwrap());
+                    let _ = here.write_all(&encode(&answer).unwrap());
+                }
+            }
+        });
+        there.into()
+    }
+
+    fn answer(&self, call: Call) -> Answer {
+        let refusal = Refusal {
+            id: DecisionId([2; 6]),
+            code: Code::DeniedByRule,
+        };
+        match call {
+            Call::Hello { .. } => Answer::Hello {
+                protocol: PROTOCOL,
+                build: "test".into(),
+            },
+            Call::Decide { call, request } => {
+                let allowed = (self.allows)(&request);
+                let digest = bailiwick_gate::digest_of(&request);
+                self.asked.lock().unwrap().push((*request, allowed));
+                if !allowed {
+                    return Answer::Deny { call, refusal };
+                }
+                let terms = PermitTerms {
+                    decision: DecisionId([2; 6]),
+                    digest,
+                    task: TaskId([1; 8]),
+                    nonce: Nonce([3; 16]),
+                    deadline: Millis(u64::MAX),
+                    obligations: Vec::new(),
+                };
+                Answer::Allow {
+                    call,
+                    terms: Box::new(terms),
+                }
+            }
+            Call::Settle { call, settlement } => {
+                self.settled.lock().unwrap().push(settlement.done);
+                Answer::Settled { call }
+            }
+            Call::Refused { call, .. } => Answer::Deny { call, refusal },
+        }
+    }
+
+    /// The commands that were asked about, as the launcher for tests reads them.
+    pub fn commands(&self) -> Vec<(Vec<String>, bool)> {
+        let asked = self.asked.lock().unwrap();
+        let command = |(request, allowed): &(Request, bool)| match &request.resource {
+            Resource::Command(words) => Some((words.clone(), *allowed)),
+            _ => None,
+        };
+        asked.iter().filter_map(command).collect()
+    }
+}
+
 /// A desk.
 pub struct Desk {
     pub who: Who,
     pub plan: FencePlan,
+    /// Answers what the supervisor asks; without it, nobody does.
+    pub judge: Option<Judge>,
     room: tempfile::TempDir,
 }
 
@@ -220,6 +308,7 @@ impl Desk {
         let mut desk = Self {
             who,
             plan: FencePlan {
+                task: TaskId([1; 8]),
                 level,
                 command: Vec::new(),
                 environment: vec![
@@ -238,12 +327,15 @@ impl Desk {
                 handover: None,
                 links: Vec::new(),
                 protected: Vec::new(),
+                judged: Judged::Nothing,
+                tables: Vec::new(),
                 identity: who.identity(),
                 listen: Vec::new(),
                 limits: Limits::default(),
                 stdio: Stdio::Pipes,
                 hostname: "desk".into(),
             },
+            judge: None,
             room,
         };
         desk.folder("project");
@@ -324,7 +416,8 @@ impl Desk {
         let (out, output) = std::io::pipe().unwrap();
         let (err, errors) = std::io::pipe().unwrap();
         let three: [OwnedFd; 3] = [input.into(), output.into(), errors.into()];
-        let started = self.launcher().launch(vec![grant()], &plan, Some(three))?;
+        let mediator = self.judge.as_ref().map(Judge::sit);
+        let started = self.launcher().launch(vec![grant()], &plan, Some(three), mediator)?;
         Ok((started, [out, err], into))
     }
 

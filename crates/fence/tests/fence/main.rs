@@ -10,6 +10,7 @@
 mod desk;
 mod errands;
 mod files;
+mod judged;
 mod network;
 mod processes;
 mod protected;

@@ -250,3 +250,21 @@ fn p5_names_are_guarded_in_a_project_that_lies_in_a_home_that_is_scratch() {
         assert!(!desk.at("home/work/project/.git/hooks").exists());
     }
 }
+
+#[test]
+fn p5_a_name_that_is_made_is_what_was_judged_whatever_another_thread_changes() {
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
+        desk.folder("project/x");
+        let probe = crate::desk::probe().display().to_string();
+        desk.run(&[&probe, "race-name", "1000"]).good();
+        assert!(
+            desk.at("project/x/guarde").exists(),
+            "it is made where nothing guards it"
+        );
+        std::fs::remove_file(desk.at("project/x/guarde")).unwrap();
+        desk.protect("/**/guarde", Protection::Guard);
+        desk.run(&[&probe, "race-name", "100000"]).good();
+        assert!(!desk.at("project/x/guarde").exists());
+    }
+}

@@ -1,8 +1,49 @@
 //! A launcher, as the daemon would start it. With `--as UID` it becomes that user first.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use bailiwick_gate::{FencePlan, Reading, Start};
+use bailiwick_model::{Command, CommandPattern, Resource};
 
 use rustix::process::{Gid, Uid};
+
+/// What starts, by the names that the fence saw: file, name, first word, likeness, and the words.
+struct AsSeen;
+
+impl Reading for AsSeen {
+    fn read(&self, start: &Start) -> Resource {
+        let own = if start.own { "own" } else { "machine" };
+        let mut seen = vec![
+            start.file.clone(),
+            start.called.clone(),
+            own.into(),
+            start.like.join(","),
+        ];
+        seen.extend(start.words.iter().cloned());
+        seen.extend(
+            start
+                .variables
+                .iter()
+                .filter(|(name, _)| name == "STEER")
+                .map(|(_, value)| value.clone()),
+        );
+        Resource::Command(Command::plain(seen, &start.called))
+    }
+
+    fn follows(&self, _: &CommandPattern) -> Vec<CommandPattern> {
+        Vec::new()
+    }
+
+    fn carriers(&self) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+}
+
+fn as_seen(_: &FencePlan) -> Arc<dyn Reading> {
+    Arc::new(AsSeen)
+}
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -20,7 +61,7 @@ fn main() -> ExitCode {
         }
     }
     match bailiwick_fence::inherited_channel() {
-        Ok(channel) => bailiwick_fence::run_launcher(channel),
+        Ok(channel) => bailiwick_fence::run_launcher(channel, as_seen),
         Err(_) => ExitCode::FAILURE,
     }
 }

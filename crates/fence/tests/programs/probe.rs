@@ -144,6 +144,86 @@ fn gate(secret: &str, listed: &str) -> bool {
     all.iter().all(|one| *one)
 }
 
+/// Starts programs again and again, while another thread changes path and words: `true` or `touch`, `other` or `marker`.
+fn race_start(tries: c_long) -> bool {
+    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
+    static PATH: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    static WORDS: [AtomicPtr<libc::c_char>; 3] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 3];
+    static DONE: AtomicBool = AtomicBool::new(false);
+    static NONE: [usize; 1] = [0];
+    let (touch, truly) = (u64::from_ne_bytes(*b"/touch\0\0"), u64::from_ne_bytes(*b"/true\0\0\0"));
+    PATH[0].store(u64::from_ne_bytes(*b"/usr/bin"), Relaxed);
+    PATH[1].store(touch, Relaxed);
+    WORDS[0].store(c"touch".as_ptr().cast_mut(), Relaxed);
+    WORDS[1].store(c"other".as_ptr().cast_mut(), Relaxed);
+    let changing = std::thread::spawn(move || {
+        let mut turn = 0_u32;
+        while !DONE.load(Relaxed) {
+            turn = turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let word = if turn & 0x1_0000 == 0 { c"other" } else { c"marker" };
+            WORDS[1].store(word.as_ptr().cast_mut(), Relaxed);
+            PATH[1].store(if turn & 0x2_0000 == 0 { touch } else { truly }, Relaxed);
+            for _ in 0..(turn >> 22) {
+                std::hint::spin_loop();
+            }
+        }
+    });
+    for _ in 0..tries {
+        // SAFETY: the child shares this memory until it starts a program or ends, and does nothing else; the arrays are
+        // static and hold addresses of static texts, the last of them none.
+        unsafe {
+            #[expect(deprecated, reason = "memory must be shared with a thread that goes on")]
+            let child = libc::vfork();
+            if child == 0 {
+                let words = (&raw const WORDS).cast::<*const libc::c_char>();
+                libc::execve((&raw const PATH).cast(), words, (&raw const NONE).cast());
+                libc::_exit(1);
+            }
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+    }
+    DONE.store(true, Relaxed);
+    changing.join().is_ok()
+}
+
+/// Makes files again and again, while another thread changes the name: `x/guarde` or `x/harmle`.
+fn race_name(tries: c_long) -> bool {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+    static NAME: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    static DONE: AtomicBool = AtomicBool::new(false);
+    let harmless = u64::from_ne_bytes(*b"x/harmle");
+    NAME[0].store(harmless, Relaxed);
+    let changing = std::thread::spawn(move || {
+        let mut turn = 0_u32;
+        while !DONE.load(Relaxed) {
+            turn = turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let name = if turn & 0x1_0000 == 0 {
+                harmless
+            } else {
+                u64::from_ne_bytes(*b"x/guarde")
+            };
+            NAME[0].store(name, Relaxed);
+            for _ in 0..(turn >> 22) {
+                std::hint::spin_loop();
+            }
+        }
+    });
+    let mut made = 0;
+    for _ in 0..tries {
+        // SAFETY: the name is static and ends with NUL.
+        unsafe {
+            let file = libc::open((&raw const NAME).cast(), libc::O_CREAT | libc::O_WRONLY, 0o600);
+            if file >= 0 {
+                made += 1;
+                libc::close(file);
+                libc::unlink(c"x/harmle".as_ptr());
+            }
+        }
+    }
+    DONE.store(true, Relaxed);
+    changing.join().is_ok() && made > 0
+}
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let first = args.get(1);
@@ -186,6 +266,8 @@ fn main() -> ExitCode {
         "tcp" => tcp(word),
         "forks" => forks(number(first)),
         "memory" => memory(number(first)),
+        "race-start" => race_start(number(first)),
+        "race-name" => race_name(number(first)),
         "gate" => gate(word, args.get(2).map_or("", String::as_str)),
         "caller" => {
             let changed = bailiwick_fence::become_caller_under_sudo();
