@@ -105,7 +105,7 @@ impl Line {
                                     let _ = waits.try_send(outcome);
                                 }
                             }
-                            Ok(Reply::Ready | Reply::Settled(..) | Reply::Noted(..)) => {}
+                            Ok(Reply::Ready | Reply::Waits(..) | Reply::Settled(..) | Reply::Noted(..)) => {}
                             Err(_) => break 'heard,
                         }
                     }
@@ -134,18 +134,24 @@ impl Line {
         Some(())
     }
 
-    fn begin(&self, request: &Request) -> Option<Receiver<Outcome>> {
+    fn begin(&self, request: &Request, patient: bool) -> Option<(u64, Receiver<Outcome>)> {
         let (tell, told) = sync_channel(1);
         let mut state = lock(&self.state);
-        let (call, frame) = state.client.decide(request).ok()?;
+        let client = &mut state.client;
+        let asked = if patient {
+            client.decide(request)
+        } else {
+            client.decide_now(request)
+        };
+        let (call, frame) = asked.ok()?;
         state.waiting.insert(call, tell);
         Self::send(&mut state, &frame)?;
-        Some(told)
+        Some((call, told))
     }
 
     /// Asks, and waits for the answer while `waits` says that the caller does.
     pub(super) fn ask(&self, request: &Request, waits: impl Fn() -> bool) -> Result<Leave, No> {
-        let told = self.begin(request).ok_or(No::Denied)?;
+        let (call, told) = self.begin(request, true).ok_or(No::Denied)?;
         let begun = Instant::now();
         loop {
             match told.recv_timeout(PAUSE) {
@@ -161,10 +167,20 @@ impl Line {
                 }
                 Ok(Outcome::Ask(_) | Outcome::Deny(_)) | Err(RecvTimeoutError::Disconnected) => return Err(No::Denied),
                 Err(RecvTimeoutError::Timeout) if begun.elapsed() > PATIENCE => return Err(No::Denied),
-                // An answer that comes later finds nobody; its permit lapses.
-                Err(RecvTimeoutError::Timeout) if !waits() => return Err(No::Gone),
+                Err(RecvTimeoutError::Timeout) if !waits() => {
+                    self.withdraw(call);
+                    return Err(No::Gone);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
+        }
+    }
+
+    /// Says that nobody waits any more. An answer that comes all the same finds nobody; its permit lapses.
+    fn withdraw(&self, call: u64) {
+        let mut state = lock(&self.state);
+        if let Ok(Some(frame)) = state.client.withdraw(call) {
+            let _ = Self::send(&mut state, &frame);
         }
     }
 
@@ -191,6 +207,6 @@ impl Line {
             }
         }
         // Decided about as if it had been asked: the record says by which rule. Were it allowed, nobody takes the permit.
-        let _ = self.begin(&request);
+        let _ = self.begin(&request, false);
     }
 }

@@ -241,7 +241,8 @@ impl Judge {
                 protocol: PROTOCOL,
                 build: "test".into(),
             },
-            Call::Decide { call, request } => {
+            Call::Withdraw { call } => Answer::Deny { call, refusal },
+            Call::Decide { call, request, .. } => {
                 let allowed = (self.allows)(&request);
                 let digest = bailiwick_gate::digest_of(&request);
                 self.asked.lock().unwrap().push((*request, allowed));
@@ -273,7 +274,7 @@ impl Judge {
     pub fn commands(&self) -> Vec<(Vec<String>, bool)> {
         let asked = self.asked.lock().unwrap();
         let command = |(request, allowed): &(Request, bool)| match &request.resource {
-            Resource::Command(words) => Some((words.clone(), *allowed)),
+            Resource::Command(command) => Some((command.words().to_vec(), *allowed)),
             _ => None,
         };
         asked.iter().filter_map(command).collect()

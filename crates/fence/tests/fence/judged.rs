@@ -15,7 +15,7 @@ fn programs(names: &[&str]) -> Judged {
 /// A desk where `touch` is asked about, and denied when it is to make `marker`.
 fn without_marker(setting: Setting) -> (Desk, Judge) {
     let judge = Judge::of(|request| match &request.resource {
-        Resource::Command(seen) => !seen.iter().any(|word| word.contains("marker")),
+        Resource::Command(seen) => !seen.words().iter().any(|word| word.contains("marker")),
         _ => false,
     });
     let mut desk = Desk::of(setting);
