@@ -88,9 +88,10 @@ fn cause(reason: &Reason) -> String {
 }
 
 fn duty(obligation: &bailiwick_model::Obligation) -> String {
-    use bailiwick_model::Obligation::{DialAddress, Guard, Hide, MatchServerName};
+    use bailiwick_model::Obligation::{Ask, DialAddress, Guard, Hide, MatchServerName};
     match obligation {
         Hide { pattern } => format!("`{pattern}` in it stays hidden"),
+        Ask { pattern } => format!("each file of `{pattern}` in it is asked about"),
         Guard { pattern } => format!("`{pattern}` in it is not changed"),
         DialAddress { address } => format!("only {address} is connected to"),
         MatchServerName => "the TLS greeting names the same host".into(),

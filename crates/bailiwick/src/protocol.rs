@@ -265,6 +265,8 @@ pub struct Planned {
     pub write: Vec<AbsPath>,
     /// Trees that may be read.
     pub read: Vec<AbsPath>,
+    /// Trees whose files are asked about one by one.
+    pub asked: Vec<AbsPath>,
     /// Folders of the context's own, by their place inside.
     pub kept: Vec<AbsPath>,
     /// The agent whose login is there, shared with its other contexts.

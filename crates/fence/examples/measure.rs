@@ -42,7 +42,12 @@ fn start(desk: &Desk, count: usize) -> (Duration, Duration, Duration) {
         };
         let before = Instant::now();
         let mut running = launcher
-            .launch(vec![grant()], &plan, Some([null(), null(), null()]), None)
+            .launch(
+                vec![grant()],
+                &plan,
+                Some([null(), null(), null()]),
+                bailiwick_fence::Lines::default(),
+            )
             .unwrap();
         started.push(before.elapsed());
         assert_eq!(running.child.wait(), 0);

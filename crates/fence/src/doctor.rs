@@ -159,8 +159,12 @@ pub fn survey() -> Survey {
             name: "fuse",
             found: fuse,
             needed: &[],
-            seen: says(fuse, "`/dev/fuse` is usable", "`/dev/fuse` is not usable"),
-            hint: "",
+            seen: says(
+                fuse,
+                "`/dev/fuse` is usable: files can be asked about one by one",
+                "`/dev/fuse` is not usable: trees to be asked about are not shown",
+            ),
+            hint: "load the kernel's module `fuse`, and let users open `/dev/fuse` (mode 0666, as most systems have it)",
         },
     ];
     Survey { landlock, items }

@@ -123,6 +123,10 @@ impl Floor {
             let at = if self.on_machine { &tree.source } else { &tree.target };
             self.allow(&at.to_path_buf(), rights, tree.folder)?;
         }
+        for path in &trees.asked {
+            let folder = path.to_path_buf().is_dir();
+            self.allow(&path.to_path_buf(), all, folder)?;
+        }
         for path in &plan.scratch {
             self.allow(&path.to_path_buf(), all, true)?;
         }
@@ -163,6 +167,17 @@ impl Floor {
         }
         Ok(())
     }
+}
+
+/// Lays a floor under the server of ask trees: those trees, and nothing else.
+pub(crate) fn lay_under_files<'a>(trees: impl Iterator<Item = (&'a OwnedFd, bool)>) -> Result<(), LaunchFault> {
+    let version = crate::sys::landlock_version();
+    let mut floor = Floor::bare(version, true)?;
+    let all = AccessFs::from_all(ABI::from(version));
+    for (root, folder) in trees {
+        floor.allow_at(root.try_clone().map_err(refused)?, all, folder)?;
+    }
+    floor.lay()
 }
 
 /// Lays a floor under a gate: it reads what is listed, and changes nothing.

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use bailiwick_gate::{FencePlan, FenceReport, LaunchFault, Stdio, decode, encode};
+use bailiwick_gate::{BindMode, FencePlan, FenceReport, LaunchFault, Stdio, decode, encode};
 use bailiwick_model::{AbsPath, Level};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
@@ -27,6 +27,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
 };
 
+use crate::ask::Mount;
 use crate::channel::Channel;
 use crate::children::Children;
 use crate::fault::{Says, failed};
@@ -54,6 +55,8 @@ pub(crate) struct Orders<'a> {
     pub mediator: Option<OwnedFd>,
     /// What reads the starts of programs.
     pub readings: Readings,
+    /// The mounts of the trees that are asked about.
+    pub asked: Vec<Mount>,
     /// The pipes, where there is no terminal.
     pub pipes: Vec<OwnedFd>,
     /// The filters for the program.
@@ -99,12 +102,13 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     set_parent_process_death_signal(Some(Signal::KILL)).or_say(|| "cannot tie the fence to its launcher".into())?;
     rustix::system::sethostname(plan.hostname.as_bytes()).or_say(|| "cannot set the host name inside".into())?;
     let listeners = network::sockets(&plan.listen)?;
-    let trees = match orders.trees {
+    let mut trees = match orders.trees {
         Some(trees) => trees,
         None => Trees::open(plan, None)?,
     };
+    trees.asked = orders.asked.iter().map(|mount| mount.place.clone()).collect();
     let mut root = Root::lay(&plan.limits)?;
-    root.furnish(plan, &trees)?;
+    root.furnish(plan, &trees, &orders.asked)?;
     let mut found = search::search(root.top(), &trees, &plan.protected)?;
     let protected = masks::lay(&root, &trees, &mut found)?;
     root.enter()?;
@@ -180,6 +184,13 @@ fn charge(plan: &FencePlan, trees: &Trees, readings: Readings, children: &Arc<Ch
         mode: tree.mode,
         own: tree.source != tree.target,
     });
+    let asked = trees.asked.iter().map(|place| Seen {
+        source: place.clone(),
+        target: place.clone(),
+        mode: BindMode::Write,
+        own: false,
+    });
+    let seen = seen.chain(asked);
     let scratch = plan.scratch.iter().cloned().chain(AbsPath::new(MEMORY).ok());
     Charge {
         scope: Scope::of(
@@ -188,7 +199,8 @@ fn charge(plan: &FencePlan, trees: &Trees, readings: Readings, children: &Arc<Ch
             &plan.protected,
             HashMap::new(),
             HashMap::new(),
-        ),
+        )
+        .asking(trees.asked.clone()),
         files: BTreeMap::new(),
         memory: MEMORY.into(),
         mounted: true,

@@ -23,6 +23,15 @@ pub struct Launcher {
     line: Option<Line>,
 }
 
+/// A fence's ends of its lines to the mediator.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// The supervisor's.
+    pub supervisor: Option<OwnedFd>,
+    /// That of the server of the trees that are asked about.
+    pub files: Option<OwnedFd>,
+}
+
 /// The channel to a launcher, and the process at its end.
 #[derive(Debug)]
 struct Line {
@@ -68,15 +77,15 @@ impl Launcher {
     }
 
     /// Gives the order: waits until the program runs, or says why it does not. `grants` are the spent permits of what
-    /// the plan hands out; `stdio` are the three descriptors of [`bailiwick_gate::Stdio::Pipes`]; at the other end of
-    /// `mediator` the supervisor's questions are answered (frames of [`bailiwick_gate::Client`]): without one they are
-    /// refused. A launcher carries out one order.
+    /// the plan hands out; `stdio` are the three descriptors of [`bailiwick_gate::Stdio::Pipes`]; at the other ends of `lines`
+    /// the fence's questions are answered (frames of [`bailiwick_gate::Client`]): without one they are refused. A launcher
+    /// carries out one order.
     pub fn launch(
         &mut self,
         grants: Vec<Spent>,
         plan: &FencePlan,
         stdio: Option<[OwnedFd; 3]>,
-        mediator: Option<OwnedFd>,
+        lines: Lines,
     ) -> Result<Started, LaunchFault> {
         if grants.is_empty() && !plan.binds.is_empty() {
             return Err(LaunchFault {
@@ -93,14 +102,17 @@ impl Launcher {
         let mut line = self.line.take().ok_or_else(used)?;
         let lost = |error: io::Error| failed("cannot speak to the launcher", cause(error));
         // A line whose other end is closed is none.
-        let mediator = mediator
-            .map_or_else(|| Channel::pair().map(|(mine, _)| mine), Ok)
+        let closed = |line: Option<OwnedFd>| line.map_or_else(|| Channel::pair().map(|(mine, _)| mine), Ok);
+        let supervisor = closed(lines.supervisor).map_err(lost)?;
+        let files = (!plan.asked.is_empty())
+            .then(|| closed(lines.files))
+            .transpose()
             .map_err(lost)?;
-        let along = std::iter::once(&mediator).chain(stdio.iter().flatten());
+        let along = std::iter::once(&supervisor).chain(&files).chain(stdio.iter().flatten());
         let along: Vec<BorrowedFd<'_>> = along.map(AsFd::as_fd).collect();
         line.channel.send(&Say::order(plan), &along).map_err(lost)?;
         drop(along);
-        drop((stdio, mediator));
+        drop((stdio, supervisor, files));
         match line.channel.receive::<Hear>().map_err(lost)? {
             Some(Hear::Started {
                 report,
@@ -136,7 +148,7 @@ impl Launch for Launcher {
     type Running = Started;
 
     fn launch(&mut self, grants: Vec<Spent>, plan: &FencePlan) -> Result<Started, LaunchFault> {
-        Self::launch(self, grants, plan, None, None)
+        Self::launch(self, grants, plan, None, Lines::default())
     }
 }
 

@@ -10,6 +10,7 @@
 //! All `unsafe` of this room stands in `sys`.
 //! See: `docs/design/fence.md`.
 
+mod ask;
 mod channel;
 mod children;
 mod clear;
@@ -45,7 +46,7 @@ pub use clear::remove_tree;
 pub use confine::confine_gate;
 pub use errand::MAX_FILE;
 pub use identity::{NOBODY, become_caller_under_sudo, identity};
-pub use launcher::{Control, Launcher, Running, Started};
+pub use launcher::{Control, Launcher, Lines, Running, Started};
 pub use serve::{Readings, inherited_channel, run_launcher};
 
 /// Keeps every descriptor that this process was started with, beyond the three standard ones, from the programs that it

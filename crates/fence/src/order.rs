@@ -14,11 +14,15 @@ use crate::fault::failed;
 /// Most sockets that may be asked for: they are handed over in one message, beside a terminal.
 const MAX_LISTEN: usize = 64;
 
+/// Most trees that are asked about: each has threads of its own.
+const MAX_ASKED: usize = 32;
+
 /// What the daemon says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Say {
-    /// Starts the program. The line to the mediator comes along, and three pipes where the plan says so.
+    /// Starts the program. The supervisor's line to the mediator comes along, that of the server of ask trees where there are
+    /// any, and three pipes where the plan says so.
     Order {
         /// The version of these words.
         protocol: u32,
@@ -139,8 +143,11 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
             "it is written in version {protocol}, this build reads {PROTOCOL}"
         ));
     }
-    // The line to the mediator comes first.
-    let wanted = if plan.stdio == Stdio::Pipes { 4 } else { 1 };
+    // The lines to the mediator come first.
+    let pipes = if plan.stdio == Stdio::Pipes { 3 } else { 0 };
+    let wanted = 1usize
+        .saturating_add(usize::from(!plan.asked.is_empty()))
+        .saturating_add(pipes);
     if descriptors != wanted {
         return refuse(format!("{descriptors} descriptors came along, {wanted} are needed"));
     }
@@ -173,6 +180,9 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
     if [inside.0, inside.1, outside.0, outside.1].contains(&0) {
         return refuse("0 is never an identity of a fence".into());
     }
+    if plan.asked.len() > MAX_ASKED {
+        return refuse(format!("more than {MAX_ASKED} trees to be asked about"));
+    }
     if plan.level == Level::Process {
         check_unmounted(plan)?;
     }
@@ -182,6 +192,7 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
         .scratch
         .iter()
         .chain(plan.files.iter().map(|(path, _)| path))
+        .chain(&plan.asked)
         .map(|path| path.as_str());
     if let Some(path) = targets.chain(made).find(|path| reserved(path)) {
         return refuse(format!("`{path}` is the fence's own"));
@@ -195,6 +206,9 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
 /// Checks an order for a fence that mounts nothing (level `process`).
 fn check_unmounted(plan: &FencePlan) -> Result<(), LaunchFault> {
     let refuse = |cause: String| Err(failed("cannot carry out the order at level `process`", cause));
+    if !plan.asked.is_empty() {
+        return refuse("nothing can be asked about file by file".into());
+    }
     let linked = |bind: &Bind| plan.links.iter().any(|(_, to)| *to == bind.source);
     if let Some(bind) = plan
         .binds

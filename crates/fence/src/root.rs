@@ -21,6 +21,7 @@ use rustix::mount::{
 };
 use rustix::process::{fchdir, pivot_root};
 
+use crate::ask::Mount;
 use crate::fault::{Says, failed, hint};
 use crate::sys;
 use crate::top::Top;
@@ -168,20 +169,28 @@ impl Root {
         clone_of(&self.scratch, name)
     }
 
-    /// Mounts the trees and the scratch folders, the shallow ones first, and writes the files.
-    pub(crate) fn furnish(&mut self, plan: &FencePlan, trees: &Trees) -> Result<(), LaunchFault> {
+    /// Mounts the trees, those that are asked about, and the scratch folders, the shallow ones first, and writes the files.
+    pub(crate) fn furnish(&mut self, plan: &FencePlan, trees: &Trees, asked: &[Mount]) -> Result<(), LaunchFault> {
         enum Piece<'a> {
             Scratch(&'a AbsPath),
             Tree(&'a Tree),
+            Asked(&'a Mount),
         }
         let mut pieces: Vec<(&AbsPath, Piece<'_>)> =
             plan.scratch.iter().map(|path| (path, Piece::Scratch(path))).collect();
         pieces.extend(trees.trees.iter().map(|tree| (&tree.target, Piece::Tree(tree))));
+        pieces.extend(asked.iter().map(|mount| (&mount.place, Piece::Asked(mount))));
         pieces.sort_by_key(|(path, _)| path.segments().count());
         for (number, (path, piece)) in pieces.into_iter().enumerate() {
             let say = || format!("cannot show `{}` inside", path.as_str());
-            let at = self.place(path, matches!(&piece, Piece::Tree(tree) if !tree.folder))?;
+            let file = match &piece {
+                Piece::Tree(tree) => !tree.folder,
+                Piece::Asked(mount) => !mount.folder,
+                Piece::Scratch(_) => false,
+            };
+            let at = self.place(path, file)?;
             match piece {
+                Piece::Asked(mount) => attach_on(&mount.mount, &at).or_say(say)?,
                 Piece::Tree(tree) => attach_on(&tree.mount, &at).or_say(say)?,
                 Piece::Scratch(path) => {
                     let mode = if path.name() == Some("tmp") { 0o1777 } else { 0o755 };

@@ -68,7 +68,9 @@ pub(crate) fn unprotected_name(at: &Path) -> String {
 
 /// Searches every personal tree.
 pub(crate) fn search(top: &Top, trees: &Trees, protected: &[Protected]) -> Result<Found, LaunchFault> {
-    let targets: HashSet<PathBuf> = trees.trees.iter().map(|tree| inside(&tree.target)).collect();
+    // What is asked about has its own server, which hides and guards there.
+    let targets = trees.trees.iter().map(|tree| &tree.target).chain(&trees.asked);
+    let targets: HashSet<PathBuf> = targets.map(inside).collect();
     let mut walk = Walk {
         top,
         targets: &targets,

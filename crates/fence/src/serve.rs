@@ -17,6 +17,7 @@ use rustix::process::{
 };
 use rustix::thread::UnshareFlags;
 
+use crate::ask::{self, PULSE, Server, Watch};
 use crate::channel::Channel;
 use crate::fault::{Says, cause, failed, hint};
 use crate::filter::Filters;
@@ -73,11 +74,24 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
             Judged::Nothing => filters,
             Judged::Programs(_) | Judged::Everything => filters.judged()?,
         };
-        let mediator = daemon.take().or_say(|| "cannot carry out the order".into())?;
+        let say = || "cannot carry out the order".to_owned();
+        let mediator = daemon.take().or_say(say)?;
+        let files = (!plan.asked.is_empty())
+            .then(|| daemon.take())
+            .transpose()
+            .or_say(say)?;
         let pipes = (0..daemon.waiting()).map(|_| daemon.take()).collect::<Result<_, _>>();
         let pipes = pipes.or_say(|| "cannot carry out the order".into())?;
         match plan.level {
-            Level::Namespace => Fence::start(&plan, mediator, readings, pipes, &filters, landlock, spare.as_ref()),
+            Level::Namespace => Fence::start(
+                &plan,
+                (mediator, files),
+                readings,
+                pipes,
+                &filters,
+                landlock,
+                spare.as_ref(),
+            ),
             Level::Process => Fence::start_process(plan, mediator, readings, pipes, &filters, landlock),
         }
     };
@@ -101,12 +115,14 @@ struct Fence {
     group: Option<Group>,
     /// At level `process`: what must be cleared up behind it.
     process: Option<Box<FencePlan>>,
+    /// The watch over the server of trees that are asked about.
+    files: Option<Watch>,
 }
 
 impl Fence {
     fn start(
         plan: &FencePlan,
-        mediator: OwnedFd,
+        (mediator, files): (OwnedFd, Option<OwnedFd>),
         readings: Readings,
         pipes: Vec<OwnedFd>,
         filters: &Filters,
@@ -115,6 +131,9 @@ impl Fence {
     ) -> Result<Self, LaunchFault> {
         let say = || "cannot start a process".to_owned();
         let (mine, theirs) = Channel::pair().or_say(say)?;
+        let hearts = files.as_ref().map(|_| Channel::pair()).transpose().or_say(say)?;
+        let (heart, beating) = hearts.unzip();
+        let asking = files.zip(beating);
         let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).or_say(say)?;
         let group = Group::make(&plan.limits);
         let spare = spare.filter(|spare| spare.fits(&plan.identity));
@@ -122,34 +141,40 @@ impl Fence {
         let builder = match sys::fork().or_say(say)? {
             Fork::Parent(builder) => builder,
             Fork::Child => {
-                drop((mine, told));
+                drop((mine, told, heart));
                 let orders = Orders {
                     plan,
                     trees: None,
                     mediator: Some(mediator),
                     readings,
+                    asked: Vec::new(),
                     pipes,
                     filters,
                     landlock,
                     grouped: group.is_some(),
                     launcher,
                 };
-                build(orders, group, spare, Channel::over(theirs), &tell);
+                build(orders, group, spare, asking, Channel::over(theirs), &tell);
             }
         };
-        drop((theirs, tell, pipes, mediator));
-        let mut number = [0u8; 4];
-        let heard = rustix::io::read(&told, &mut number);
-        let first = match heard {
-            Ok(4) => Pid::from_raw(i32::from_ne_bytes(number)),
-            _ => None,
+        drop((theirs, tell, pipes, mediator, asking));
+        let mut number = || {
+            let mut number = [0u8; 4];
+            let heard = rustix::io::read(&told, &mut number);
+            Pid::from_raw(i32::from_ne_bytes(number)).filter(|_| heard == Ok(4))
         };
+        // The server comes first, so that it is known also where the fence fails.
+        let files = heart.is_some().then(&mut number).flatten().zip(heart);
+        let files = files.map(|(server, heart)| Watch::over(server, heart)).transpose();
+        let files = files.or_say(say)?;
+        let first = number();
         let _ = waitpid(Some(builder), WaitOptions::empty());
         Ok(Self {
             first,
             inside: Channel::over(mine),
             group,
             process: None,
+            files,
         })
     }
 
@@ -177,6 +202,7 @@ impl Fence {
                     trees: None,
                     mediator: Some(mediator),
                     readings,
+                    asked: Vec::new(),
                     pipes,
                     filters,
                     landlock,
@@ -202,6 +228,7 @@ impl Fence {
             inside: Channel::over(mine),
             group,
             process: Some(plan),
+            files: None,
         })
     }
 
@@ -212,12 +239,16 @@ impl Fence {
                 PollFd::new(&*daemon, PollFlags::IN),
                 PollFd::new(&self.inside, PollFlags::IN),
             ];
-            match poll(&mut ready, None) {
+            let pulse = self.files.as_ref().map(|_| PULSE);
+            match poll(&mut ready, pulse.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return self.finish(daemon, None),
             }
             let spoken = |place: usize| ready.get(place).is_some_and(|one| !one.revents().is_empty());
             let (from_daemon, from_inside) = (spoken(0), spoken(1));
+            if self.files.as_mut().is_some_and(|files| !files.look()) {
+                self.files = None;
+            }
             if from_inside && !self.hear(daemon) {
                 return ExitCode::SUCCESS;
             }
@@ -291,6 +322,9 @@ impl Fence {
 
     /// Waits until the first process is gone, and so everything in the fence.
     fn collect(&mut self) -> Option<i32> {
+        if let Some(files) = self.files.take() {
+            files.end();
+        }
         let status = waitpid(Some(self.first.take()?), WaitOptions::empty());
         if let Some(plan) = self.process.take() {
             process::end_all();
@@ -315,8 +349,15 @@ fn pass<T: serde::Serialize>(from: &mut Channel, to: &Channel, said: &T, brings:
 }
 
 /// Builds the outer half of the fence: gives root up, makes the namespaces, and leaves the first process in them.
-fn build(mut orders: Orders<'_>, group: Option<Group>, spare: Option<&Spare>, launcher: Channel, tell: &OwnedFd) -> ! {
-    match enter(&mut orders, group.as_ref(), spare).and_then(|()| first_process()) {
+fn build(
+    mut orders: Orders<'_>,
+    group: Option<Group>,
+    spare: Option<&Spare>,
+    asking: Option<(OwnedFd, OwnedFd)>,
+    launcher: Channel,
+    tell: &OwnedFd,
+) -> ! {
+    match enter(&mut orders, group.as_ref(), spare, asking, tell).and_then(|()| first_process()) {
         Ok(Fork::Parent(first)) => {
             let _ = rustix::io::write(tell, &first.as_raw_nonzero().get().to_ne_bytes());
             sys::exit_now(0);
@@ -333,13 +374,25 @@ fn first_process() -> Result<Fork, LaunchFault> {
     sys::fork_sibling().or_say(|| "cannot start a process".into())
 }
 
-fn enter(orders: &mut Orders<'_>, group: Option<&Group>, spare: Option<&Spare>) -> Result<(), LaunchFault> {
+fn enter(
+    orders: &mut Orders<'_>,
+    group: Option<&Group>,
+    spare: Option<&Spare>,
+    asking: Option<(OwnedFd, OwnedFd)>,
+    tell: &OwnedFd,
+) -> Result<(), LaunchFault> {
     let identity = orders.plan.identity;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     if let Some(group) = group {
         group.join()?;
     }
-    if geteuid().is_root() {
+    let root = geteuid().is_root();
+    let mut aims = match &asking {
+        Some(_) => Trees::asked(orders.plan, spare.and_then(Spare::owners))?,
+        None => Vec::new(),
+    };
+    let device = (root && asking.is_some()).then(ask::own_device).transpose()?;
+    if root {
         orders.trees = Some(Trees::open(orders.plan, spare.and_then(Spare::owners))?);
         let (user, outside_group) = identity.outside;
         identity::become_for_good(&[outside_group], user, outside_group)
@@ -355,6 +408,17 @@ fn enter(orders: &mut Orders<'_>, group: Option<&Group>, spare: Option<&Spare>) 
     if rustix::process::getppid() != Some(orders.launcher) {
         return Err(failed("cannot tie the fence to its launcher", "it has ended"));
     }
+    // Outside of the namespaces, as the same user.
+    let server = match asking {
+        Some((mediator, heart)) => {
+            let aims = std::mem::take(&mut aims);
+            let server = Server::begin(aims, orders.plan, mediator, heart, orders.launcher, device)?;
+            let number = server.process().as_raw_nonzero().get().to_ne_bytes();
+            rustix::io::write(tell, &number).or_say(|| "cannot tell the launcher".into())?;
+            Some(server)
+        }
+        None => None,
+    };
     let made = match spare {
         Some(spare) => {
             spare.enter()?;
@@ -367,9 +431,12 @@ fn enter(orders: &mut Orders<'_>, group: Option<&Group>, spare: Option<&Spare>) 
         "this machine does not let ordinary users make namespaces (kernel.apparmor_restrict_unprivileged_userns, \
          kernel.unprivileged_userns_clone, user.max_user_namespaces)",
     )?;
-    if spare.is_some() {
-        return Ok(());
+    if spare.is_none() {
+        identity::map_own(&identity)?;
+        network::bring_up()?;
     }
-    identity::map_own(&identity)?;
-    network::bring_up()
+    if let Some(server) = server {
+        orders.asked = server.mounts(orders.plan)?;
+    }
+    Ok(())
 }

@@ -25,7 +25,7 @@ pub(crate) enum Fork {
     Child,
 }
 
-fn last<T>() -> io::Result<T> {
+fn last_error<T>() -> io::Result<T> {
     Err(io::Error::last_os_error())
 }
 
@@ -33,7 +33,7 @@ fn forked(pid: i64) -> io::Result<Fork> {
     match i32::try_from(pid).ok().and_then(Pid::from_raw) {
         Some(child) if pid > 0 => Ok(Fork::Parent(child)),
         _ if pid == 0 => Ok(Fork::Child),
-        _ => last(),
+        _ => last_error(),
     }
 }
 
@@ -93,7 +93,7 @@ fn mount_setattr(mount: BorrowedFd<'_>, deep: bool, attr: &MountAttr) -> io::Res
             size_of::<MountAttr>(),
         )
     };
-    if done == 0 { Ok(()) } else { last() }
+    if done == 0 { Ok(()) } else { last_error() }
 }
 
 /// Adds attributes to a mount, and to all below it when `deep`. None is ever taken away, so flags that the kernel has
@@ -135,7 +135,7 @@ pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
             std::ptr::from_mut(&mut request),
         )
     };
-    if done == 0 { Ok(()) } else { last() }
+    if done == 0 { Ok(()) } else { last_error() }
 }
 
 /// Blocks SIGCHLD and makes a descriptor that tells of it.
@@ -146,11 +146,11 @@ pub(crate) fn child_signals() -> io::Result<OwnedFd> {
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, libc::SIGCHLD);
         if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) != 0 {
-            return last();
+            return last_error();
         }
         let told = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         if told < 0 {
-            last()
+            last_error()
         } else {
             Ok(OwnedFd::from_raw_fd(told))
         }
@@ -174,7 +174,30 @@ pub(crate) fn default_signals() {
 pub(crate) fn close_at_exec_from(first: u32) -> io::Result<()> {
     // SAFETY: only a flag of the descriptors changes; none is closed under an owner's feet.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    if done == 0 { Ok(()) } else { last() }
+    if done == 0 { Ok(()) } else { last_error() }
+}
+
+/// Closes every descriptor above the standard three but these; what this process believed to own otherwise is gone. For a
+/// process that was just forked and never returns to what it was.
+pub(crate) fn keep_only(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut kept: Vec<u32> = kept
+        .iter()
+        .filter_map(|one| u32::try_from(one.as_raw_fd()).ok())
+        .collect();
+    kept.sort_unstable();
+    let mut first = 3u32;
+    let ends = kept.iter().copied().chain([u32::MAX]);
+    for end in ends {
+        let last = if end == u32::MAX { end } else { end.saturating_sub(1) };
+        if first <= last {
+            // SAFETY: the caller says that nothing else is used any more.
+            if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
+                return last_error();
+            }
+        }
+        first = end.saturating_add(1);
+    }
+    Ok(())
 }
 
 /// Becomes another program. Comes back only with the reason why it did not.
@@ -206,7 +229,7 @@ pub(crate) fn send_signal(to: i32, signal: i32) -> io::Result<()> {
     if unsafe { libc::kill(to, signal) } == 0 {
         Ok(())
     } else {
-        last()
+        last_error()
     }
 }
 
@@ -236,7 +259,7 @@ pub(crate) fn hand_over(command: &mut Command, channel: OwnedFd) {
             }
         };
         if done < 0 {
-            return last();
+            return last_error();
         }
         close_at_exec_from(4)
     };

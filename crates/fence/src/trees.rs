@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, OpenTreeFlags, open_tree};
 use rustix::process::geteuid;
 
+use crate::ask::Aim;
 use crate::fault::{Says, failed, hint};
 use crate::order::below;
 use crate::{identity, sys};
@@ -64,6 +65,8 @@ pub(crate) struct Trees {
     pub missing: Vec<AbsPath>,
     /// What the person should know.
     pub warnings: Vec<String>,
+    /// Where the trees are seen that are asked about file by file.
+    pub asked: Vec<AbsPath>,
 }
 
 impl Trees {
@@ -87,14 +90,14 @@ impl Trees {
 
     fn all(
         plan: &FencePlan,
-        mut show: impl FnMut(&Aim<'_>) -> Result<OwnedFd, LaunchFault>,
+        mut show: impl FnMut(&Goal<'_>) -> Result<OwnedFd, LaunchFault>,
     ) -> Result<Self, LaunchFault> {
         let mut all = Self::default();
         let mut binds: Vec<&Bind> = plan.binds.iter().collect();
         // Writable roots first, shallow ones first: links inside them are not followed by what comes after.
         binds.sort_by_key(|bind| (bind.mode == BindMode::Read, bind.source.segments().count()));
         let mut writable: Vec<PathBuf> = Vec::new();
-        let mut aims: Vec<Aim<'_>> = Vec::new();
+        let mut aims: Vec<Goal<'_>> = Vec::new();
         for bind in binds {
             let found = match find(bind, &writable) {
                 Ok(found) => found,
@@ -127,7 +130,7 @@ impl Trees {
             }
             let what = || format!("cannot show `{}` inside", bind.source.as_str());
             let source = AbsPath::new(&found.path).map_err(|fault| failed(what(), fault.to_string()))?;
-            aims.push(Aim {
+            aims.push(Goal {
                 target: if same { source.clone() } else { bind.target.clone() },
                 source,
                 bind,
@@ -152,6 +155,43 @@ impl Trees {
         Ok(all)
     }
 
+    /// Finds the trees that are asked about, before the namespaces are made. As root each is a mount that hands it over;
+    /// what is not there, or is a link, is left out.
+    pub(crate) fn asked(plan: &FencePlan, mut owners: Option<OwnedFd>) -> Result<Vec<Aim>, LaunchFault> {
+        let writable = plan.binds.iter().filter(|bind| bind.mode == BindMode::Write);
+        let writable: Vec<PathBuf> = writable.map(|bind| bind.source.to_path_buf()).collect();
+        let mut aims = Vec::new();
+        for place in &plan.asked {
+            let bind = Bind {
+                source: place.clone(),
+                target: place.clone(),
+                mode: BindMode::Write,
+                own: plan.identity.owner.is_some(),
+                optional: true,
+            };
+            let found = match find(&bind, &writable) {
+                Ok(found) if found.links.is_empty() => found,
+                Ok(_) | Err(Lost::Missing | Lost::Planted(_)) => continue,
+                Err(lost) => return Err(lost.fault(place)),
+            };
+            let root = match plan.identity.owner {
+                None => found.place,
+                Some(owner) => {
+                    if owners.is_none() {
+                        owners = Some(identity::namespace_of_owners(owner, plan.identity.outside)?);
+                    }
+                    detached(&bind, place, &found.place, owners.as_ref().map(OwnedFd::as_fd))?
+                }
+            };
+            aims.push(Aim {
+                place: place.clone(),
+                root,
+                folder: FileType::from_raw_mode(found.stat.st_mode).is_dir(),
+            });
+        }
+        Ok(aims)
+    }
+
     /// True when an idmapped mount hands over what the owner owns.
     pub(crate) fn hands_over(plan: &FencePlan) -> bool {
         plan.identity.owner.is_some() && plan.binds.iter().any(|bind| bind.own)
@@ -159,7 +199,7 @@ impl Trees {
 }
 
 /// A bind whose place has been found.
-struct Aim<'a> {
+struct Goal<'a> {
     bind: &'a Bind,
     source: AbsPath,
     target: AbsPath,
@@ -167,15 +207,15 @@ struct Aim<'a> {
     stat: Stat,
 }
 
-impl Aim<'_> {
+impl Goal<'_> {
     fn what(&self) -> String {
         format!("cannot show `{}` inside", self.bind.source.as_str())
     }
 }
 
 /// Drops what the tree above shows in the same way: what a link like `/bin` leads to, under `/usr`.
-fn drop_shown_twice(aims: &mut Vec<Aim<'_>>, scratch: &[AbsPath]) {
-    let shown = |aim: &Aim<'_>| (aim.bind.mode, aim.bind.own);
+fn drop_shown_twice(aims: &mut Vec<Goal<'_>>, scratch: &[AbsPath]) {
+    let shown = |aim: &Goal<'_>| (aim.bind.mode, aim.bind.own);
     let known: Vec<_> = aims
         .iter()
         .map(|aim| (aim.target.clone(), aim.source.clone(), shown(aim)))

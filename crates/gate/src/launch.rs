@@ -35,6 +35,8 @@ pub struct FencePlan {
     pub environment: Vec<(String, String)>,
     /// Where the program starts.
     pub directory: AbsPath,
+    /// Trees whose files are asked about one by one, at their own places.
+    pub asked: Vec<AbsPath>,
     /// What is seen of the machine's files, and how.
     pub binds: Vec<Bind>,
     /// Small files made for the fence (path, content): `/etc/hosts` and the like. Read-only.

@@ -16,6 +16,11 @@ pub trait Rules: Send + Sync {
     /// The trees that the rules may allow as a whole, for standing permits.
     fn tree_candidates(&self) -> Vec<(Verb, AbsPath)>;
 
+    /// The trees that some rule asks about.
+    fn asked_candidates(&self) -> Vec<AbsPath> {
+        Vec::new()
+    }
+
     /// The digest of all rules in force.
     fn digest(&self) -> Digest;
 }
@@ -31,6 +36,10 @@ impl Rules for Policy {
 
     fn tree_candidates(&self) -> Vec<(Verb, AbsPath)> {
         Policy::tree_candidates(self)
+    }
+
+    fn asked_candidates(&self) -> Vec<AbsPath> {
+        Policy::asked_candidates(self)
     }
 
     fn digest(&self) -> Digest {

@@ -38,6 +38,49 @@ impl Mediator {
         Ok(granted)
     }
 
+    /// The trees whose files are to be asked about one by one, with what is hidden and guarded in each: those that the rules
+    /// neither grant nor deny. One that lies in another of them is part of that, unless a granted tree lies between.
+    pub fn asked_trees(
+        &self,
+        id: TaskId,
+        granted: &[AbsPath],
+        exists: &dyn Fn(&AbsPath) -> bool,
+    ) -> Result<Vec<(AbsPath, Vec<Obligation>)>, TaskFault> {
+        let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
+        let mut candidates = task.policy.asked_candidates();
+        candidates.sort_by_key(|tree| (tree.segments().count(), tree.clone()));
+        candidates.dedup();
+        let mut asked: Vec<AbsPath> = Vec::new();
+        for tree in candidates.into_iter().filter(|tree| exists(tree)) {
+            let all = asked
+                .iter()
+                .map(|above| (above, true))
+                .chain(granted.iter().map(|above| (above, false)));
+            let nearest = all
+                .filter(|(above, _)| above.holds(&tree))
+                .max_by_key(|(above, is_asked)| (above.segments().count(), *is_asked));
+            if !nearest.is_some_and(|(_, is_asked)| is_asked) && self.is_asked(id, &tree) {
+                asked.push(tree);
+            }
+        }
+        let with_duties = |tree: AbsPath| {
+            let whole = Request::new(id, Verb::Write, Resource::Tree(tree.clone()));
+            (tree, task.policy.evaluate(&whole).obligations)
+        };
+        Ok(asked.into_iter().map(with_duties).collect())
+    }
+
+    fn is_asked(&self, id: TaskId, tree: &AbsPath) -> bool {
+        let code = |verb: Verb| {
+            self.question(&Request::new(id, verb, Resource::Tree(tree.clone())))
+                .code
+        };
+        // With nobody there, what would be asked is a no: names are shown all the same.
+        [Verb::Read, Verb::Write]
+            .into_iter()
+            .any(|verb| matches!(code(verb), Code::AskedByRule | Code::NobodyToAsk))
+    }
+
     fn reading_is_denied(&self, request: &Request) -> bool {
         let reading = Request::new(request.task, Verb::Read, request.resource.clone());
         matches!(request.verb, Verb::Write | Verb::Keep) && self.question(&reading).code == Code::DeniedByRule
@@ -62,7 +105,9 @@ fn holds(wide: &Request, permit: &Permit, narrow: &Request) -> bool {
         return false;
     };
     let closed = permit.terms().obligations.iter().any(|obligation| match obligation {
-        Obligation::Hide { pattern } | Obligation::Guard { pattern } => pattern.covers(inner),
+        Obligation::Hide { pattern } | Obligation::Guard { pattern } | Obligation::Ask { pattern } => {
+            pattern.covers(inner)
+        }
         Obligation::DialAddress { .. } | Obligation::MatchServerName => false,
     });
     outer.holds(inner) && is_as_strong(&wide.verb, &narrow.verb) && !closed

@@ -21,6 +21,11 @@ pub enum Obligation {
         /// What is guarded.
         pattern: PathPattern,
     },
+    /// Inside the tree that is granted, what the pattern covers is not: each file there is asked about by itself.
+    Ask {
+        /// What is asked about.
+        pattern: PathPattern,
+    },
     /// Only the address that was decided about may be dialled.
     DialAddress {
         /// That address.

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    AddressClass, Code, Command, Decision, Host, HostPattern, Layer, Obligation, Reason, Request, Resource,
-    ResourcePattern, Verb, VerbPattern, Verdict,
+    AbsPath, AddressClass, Code, Command, Decision, Host, HostPattern, Layer, Obligation, PathPattern, Reason, Request,
+    Resource, ResourcePattern, Verb, VerbPattern, Verdict,
 };
 
 use crate::breadth::narrowness;
@@ -159,7 +159,32 @@ impl Policy {
         let hides = hides.iter().map(|pattern| Obligation::Hide {
             pattern: (*pattern).clone(),
         });
-        hides.chain(guards).collect()
+        let asks = self.asked_in(request, tree).into_iter();
+        hides.chain(guards).chain(asks).collect()
+    }
+
+    /// What is asked about inside a tree that is granted whole.
+    fn asked_in(&self, request: &Request, tree: &AbsPath) -> Vec<Obligation> {
+        if request.verb == Verb::Keep {
+            return Vec::new();
+        }
+        let verbs: &[Verb] = match request.verb {
+            Verb::Read => &[Verb::Read],
+            _ => &[Verb::Read, Verb::Write],
+        };
+        let asks = |inner: &AbsPath| {
+            let inside = |verb: &Verb| Request::new(request.task, verb.clone(), Resource::Tree(inner.clone()));
+            verbs
+                .iter()
+                .any(|verb| self.evaluate(&inside(verb)).verdict == Verdict::Ask)
+        };
+        let inner: BTreeSet<AbsPath> = self.asked_candidates().into_iter().collect();
+        inner
+            .iter()
+            .filter(|inner| *inner != tree && tree.holds(inner) && asks(inner))
+            .filter_map(|inner| PathPattern::parse(inner.as_str()).ok())
+            .map(|pattern| Obligation::Ask { pattern })
+            .collect()
     }
 
     /// Judges the address that is dialled, or that the host is.

@@ -258,11 +258,7 @@ impl<'a> Reader<'a> {
                 "read" => self.rules(item, Verdict::Allow, Section::Read),
                 "write" => self.rules(item, Verdict::Allow, Section::Write),
                 "deny" => self.rules(item, Verdict::Deny, Section::AnyFileVerb),
-                "ask" => {
-                    let hint = "take the line out: what is not granted is denied";
-                    let message = "ask trees need the powerbox, which this build does not have";
-                    self.error(span, message, Some(hint.into()));
-                }
+                "ask" => self.rules(item, Verdict::Ask, Section::AnyFileVerb),
                 other => self.unknown(other, span, &["read", "write", "deny", "ask"]),
             }
         }

@@ -43,10 +43,11 @@ pub(crate) fn judge(effect: Verdict, act: &Act, text: &str) -> Result<(), Object
         return object(format!("`{text}` can never match"), hint);
     }
     match &act.resource {
-        ResourcePattern::Path(_) if effect == Verdict::Ask => object(
-            "ask trees need the powerbox, which this build does not have".into(),
-            "take the line out: what is not granted is denied",
+        ResourcePattern::Path(_) if effect == Verdict::Ask && act.verb == VerbPattern::One(Verb::Keep) => object(
+            format!("`{text}` cannot be asked: what a context keeps is laid before its program starts"),
+            "allow it, or take the line out",
         ),
+        ResourcePattern::Path(path) if effect == Verdict::Ask && path.as_tree().is_some() => Ok(()),
         ResourcePattern::Path(_) if matches!(act.verb, VerbPattern::One(Verb::Create | Verb::Delete)) => {
             let hint = "a granted tree is granted for all changes: use `write`, with a deny for exceptions";
             object(
@@ -64,7 +65,7 @@ pub(crate) fn judge(effect: Verdict, act: &Act, text: &str) -> Result<(), Object
                 path.anchor()
             );
             object(
-                format!("`{text}` has a wildcard, and an allow of files must name a folder or one file"),
+                format!("`{text}` has a wildcard, and allows and asks of files must name a folder or one file"),
                 hint,
             )
         }

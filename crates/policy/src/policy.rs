@@ -154,6 +154,16 @@ impl Policy {
         all.into_iter().filter(by_all).cloned().collect()
     }
 
+    /// The trees that some rule asks about, in any verb.
+    pub fn asked_candidates(&self) -> Vec<AbsPath> {
+        let asks = self.rules.iter().filter(|rule| rule.effect == Verdict::Ask);
+        asks.filter_map(|rule| match &rule.act().resource {
+            ResourcePattern::Path(pattern) => pattern.as_tree(),
+            _ => None,
+        })
+        .collect()
+    }
+
     /// All rules as Cedar policies.
     pub fn to_cedar(&self) -> String {
         cedar::text(&self.rules)

@@ -101,7 +101,8 @@ impl Gate {
             Obligation::DialAddress { .. }
             | Obligation::MatchServerName
             | Obligation::Hide { .. }
-            | Obligation::Guard { .. } => true,
+            | Obligation::Guard { .. }
+            | Obligation::Ask { .. } => true,
         };
         if effect.spent().obligations().iter().any(cannot_keep) {
             return Err(unkept(effect, &request.to_string()));
@@ -157,7 +158,10 @@ fn duties_of(obligations: &[Obligation], asked: &Request) -> Option<Duties> {
         match obligation {
             Obligation::DialAddress { address } => duties.dial = *address,
             Obligation::MatchServerName if asked.verb == Verb::Tunnel => duties.match_server_name = true,
-            Obligation::MatchServerName | Obligation::Hide { .. } | Obligation::Guard { .. } => return None,
+            Obligation::MatchServerName
+            | Obligation::Hide { .. }
+            | Obligation::Guard { .. }
+            | Obligation::Ask { .. } => return None,
         }
     }
     Some(duties)

@@ -16,6 +16,11 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Variables of the caller that a run keeps. All others are set here or absent.
 const KEPT: [&str; 5] = ["PATH", "LANG", "TERM", "TZ", "RUST_BACKTRACE"];
 
+/// Goes on as a user (the second word) who may open `/dev/fuse`.
+const FUSE_FOR_ALL: &str = "\
+    set -e; mkdir -p \"$1\"; mount -t tmpfs -o mode=755 tmpfs \"$1\"; mknod \"$1/fuse\" c 10 229; chmod 666 \"$1/fuse\"; \
+    mount --bind \"$1/fuse\" /dev/fuse; u=$2; shift 2; exec setpriv --reuid=\"$u\" --regid=\"$u\" --clear-groups -- \"$@\"";
+
 /// What became of a command.
 #[derive(Debug, Clone)]
 pub struct Done {
@@ -56,6 +61,7 @@ pub struct Bailiwick {
     ordinary: bool,
     environment: Vec<(String, String)>,
     container: Option<Container>,
+    fuse: bool,
 }
 
 impl Bailiwick {
@@ -80,6 +86,7 @@ impl Bailiwick {
             ordinary,
             environment: Vec::new(),
             container: None,
+            fuse: false,
         };
         for folder in ["home", "project", "run", "tmp"] {
             std::fs::create_dir(kit.root.path().join(folder)).expect("a fresh folder is writable");
@@ -93,6 +100,13 @@ impl Bailiwick {
     /// any fence, runs in one and the same. See `container`.
     pub fn in_a_container(mut self) -> Self {
         self.container = Some(Container::start());
+        self
+    }
+
+    /// The same, where every user may open `/dev/fuse`, as most systems have it: where root tests as another user, commands
+    /// see a device of their own there.
+    pub fn with_fuse(mut self) -> Self {
+        self.fuse = true;
         self
     }
 
@@ -161,6 +175,15 @@ impl Bailiwick {
     pub fn outside_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = match (&self.container, self.ordinary) {
             (Some(container), ordinary) => container.command(program, ordinary),
+            (None, true) if self.fuse => {
+                let mut command = Command::new("unshare");
+                command
+                    .args(["--mount", "sh", "-c", FUSE_FOR_ALL, "sh"])
+                    .arg(self.root.path().join("device"))
+                    .arg(ORDINARY_UID.to_string())
+                    .arg(program);
+                command
+            }
             (None, true) => ordinary(program),
             (None, false) => Command::new(program),
         };

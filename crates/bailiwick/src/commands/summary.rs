@@ -124,6 +124,10 @@ pub fn planned(planned: &Planned) -> String {
         (true, false) => may(&mut out, &some("read", &own)),
         (true, true) => {}
     }
+    if !planned.asked.is_empty() {
+        let own = short.paths(planned.asked.iter().map(AbsPath::as_str));
+        may(&mut out, &some("see names, and ask you about each file, in", &own));
+    }
     if !planned.kept.is_empty() {
         let own = short.paths(planned.kept.iter().map(AbsPath::as_str));
         may(

@@ -23,6 +23,12 @@ impl Machine {
         }
     }
 
+    /// True when files can be asked about one by one in a fence of this level.
+    pub fn asks_for_files(&self, level: Level) -> bool {
+        let usable = self.survey.items.iter().any(|item| item.name == "fuse" && item.found);
+        level == Level::Namespace && usable
+    }
+
     /// The level for a task.
     pub fn choose(&self, named: Option<Level>, settings: &Settings) -> Result<Level, LaunchFault> {
         let strongest = self.survey.strongest();

@@ -60,6 +60,10 @@ pub struct Materials<'a> {
     pub user: &'a str,
     /// What was granted.
     pub granted: &'a [Granted],
+    /// Trees whose files are asked about one by one. Where that cannot be, there are none, and `hidden` has them.
+    pub asked: &'a [Granted],
+    /// Trees that would be asked about, and cannot be here.
+    pub hidden: &'a [Granted],
     /// Where git keeps what belongs to the root, when that is elsewhere: the person's own.
     pub repository: Option<&'a AbsPath>,
     /// Where the folders of the context's own lie, by the place inside.
@@ -152,7 +156,8 @@ pub fn make(from: &Materials<'_>) -> Option<Planning> {
         files,
         scratch: own.scratch,
         handover: Some(own.handover),
-        protected: protected(from.granted),
+        protected: protected(from),
+        asked: from.asked.iter().map(|asked| asked.tree.clone()).collect(),
         judged: from.judged.clone(),
         tables: from
             .tables
@@ -223,6 +228,7 @@ fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
         .into_iter()
         // What is kept stands in place of the person's own folder of that name, whoever grants that.
         .filter(|(path, _)| !made.contains(path) && !from.kept.contains_key(path))
+        .filter(|(path, _)| !from.asked.iter().chain(from.hidden).any(|asked| asked.tree == **path))
         .map(|(path, mode)| Bind {
             source: path.clone(),
             target: path.clone(),
@@ -253,16 +259,29 @@ fn is_system(path: &AbsPath) -> bool {
     path.segments().next().is_none_or(|top| SYSTEM.contains(&top))
 }
 
-fn protected(granted: &[Granted]) -> Vec<Protected> {
+fn protected(from: &Materials<'_>) -> Vec<Protected> {
     // In worktrees and submodules `.git` is a file that says where git finds its settings. Rules cannot tell it from the
     // folder, which must stay writable.
     let git = PathPattern::parse("/**/.git").ok();
     let mut all: BTreeMap<&PathPattern, Protection> = BTreeMap::new();
     all.extend(git.as_ref().map(|pattern| (pattern, Protection::GuardFile)));
-    for obligation in granted.iter().flat_map(|granted| &granted.obligations) {
+    let unasked: Vec<PathPattern> = from
+        .hidden
+        .iter()
+        .filter_map(|asked| PathPattern::parse(asked.tree.as_str()).ok())
+        .collect();
+    all.extend(unasked.iter().map(|pattern| (pattern, Protection::Hide)));
+    for obligation in from
+        .granted
+        .iter()
+        .chain(from.asked)
+        .flat_map(|granted| &granted.obligations)
+    {
         let (pattern, protection) = match obligation {
             Obligation::Hide { pattern } => (pattern, Protection::Hide),
             Obligation::Guard { pattern } => (pattern, Protection::Guard),
+            // These have a mount of their own, or are among those that cannot be asked about.
+            Obligation::Ask { .. } => continue,
             // Duties of the network gate do not come with trees.
             Obligation::DialAddress { .. } | Obligation::MatchServerName => continue,
         };

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use bailiwick_fence::{Control, Running};
+use bailiwick_fence::{Control, Lines, Running};
 use bailiwick_gate::{
     FenceReport, IdMap, LaunchFault, Mediator as _, Outcome, Reading, Settlement, Spent, Start, TaskRow, TaskState,
 };
@@ -321,7 +321,28 @@ fn begin(
     let laid = kept.lay(&daemon.places, level).map_err(of_failure)?;
     let shared = kept.shared(&daemon.places).map(Arc::new);
     let (notes, kept) = (kept.notes, laid);
+    let trees: Vec<AbsPath> = granted.iter().map(|granted| granted.tree.clone()).collect();
+    let is_there = |tree: &AbsPath| tree.to_path_buf().symlink_metadata().is_ok();
+    let asked = daemon
+        .mediator
+        .asked_trees(row.id, &trees, &is_there)
+        .map_err(of_task)?;
+    let asked: Vec<Granted> = asked
+        .into_iter()
+        .map(|(tree, obligations)| Granted {
+            verb: Verb::Write,
+            tree,
+            obligations,
+        })
+        .collect();
+    let (asked, unasked) = if daemon.machine.asks_for_files(level) {
+        (asked, Vec::new())
+    } else {
+        (Vec::new(), asked)
+    };
     let planning = plan::make(&Materials {
+        asked: &asked,
+        hidden: &unasked,
         level,
         task: row.id,
         order,
@@ -351,6 +372,7 @@ fn begin(
     let ports = publish::listen(&joined)?;
     let planned = Planned {
         level,
+        asked: asked.iter().map(|asked| asked.tree.clone()).collect(),
         publish: published.iter().map(|port| (*port).into()).collect(),
         devices: devices.told.clone(),
         settings: settings_kept(policy, &kept),
@@ -362,7 +384,10 @@ fn begin(
             .chain(notes)
             .chain(no_login(order, policy, &kept))
             .collect(),
-        warnings: told(daemon, order, context, policy, &writable),
+        warnings: told(daemon, order, context, policy, &writable)
+            .into_iter()
+            .chain(cannot_ask(level, &unasked))
+            .collect(),
         ..planned(daemon, row.id, context, policy, &granted)
     };
     tell(planned).map_err(|e| fault(Code::Fault, "the command that ordered this is gone", e, ""))?;
@@ -393,9 +418,16 @@ fn begin(
     };
     daemon.refusals.begin(row.id, hearer);
     let trees: Vec<Nonce> = grants.iter().map(Spent::nonce).collect();
-    let (ours, theirs) = UnixStream::pair().map_err(io("cannot make a line to the supervisor"))?;
-    gate_line::serve(daemon, row.id, &ours).map_err(io("cannot serve the supervisor"))?;
-    let started = launcher.launch(grants, &planning.plan, stdio, Some(theirs.into()));
+    let line = || -> Result<OwnedFd, LaunchFault> {
+        let (ours, theirs) = UnixStream::pair().map_err(io("cannot make a line to the fence"))?;
+        gate_line::serve(daemon, row.id, &ours).map_err(io("cannot serve the fence"))?;
+        Ok(theirs.into())
+    };
+    let lines = Lines {
+        supervisor: Some(line()?),
+        files: (!asked.is_empty()).then(line).transpose()?,
+    };
+    let started = launcher.launch(grants, &planning.plan, stdio, lines);
     let started = match started {
         Ok(started) => started,
         Err(cause) => {
@@ -689,7 +721,24 @@ fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, gr
         }),
         notes: policy.settings().notes.clone(),
         warnings: Vec::new(),
+        asked: Vec::new(),
     }
+}
+
+/// What cannot be asked about file by file is not shown, and that is said.
+fn cannot_ask(level: Level, trees: &[Granted]) -> Option<String> {
+    let names: Vec<String> = trees.iter().map(|asked| format!("`{}`", asked.tree)).collect();
+    let are = if names.len() > 1 { "are" } else { "is" };
+    let why = match level {
+        Level::Process => "at level `process`",
+        Level::Namespace => "where `/dev/fuse` is not usable (`bailiwick doctor`)",
+    };
+    (!trees.is_empty()).then(|| {
+        format!(
+            "{} {are} not shown: files cannot be asked about {why}",
+            names.join(", ")
+        )
+    })
 }
 
 /// What the person is told of this place: of the rules, of git, and of who else works here.

@@ -225,7 +225,7 @@ impl Supervisor {
                     }
                     return self.open_object(caller, there, wish);
                 }
-                Found::Absent(place) if create => match self.make_file(caller, &place, wish) {
+                Found::Absent(place) if create => match self.make_file(caller, place, wish) {
                     Err(Errno::EXIST) => {}
                     other => return other,
                 },
@@ -236,12 +236,15 @@ impl Supervisor {
     }
 
     /// Makes a file at a name that is not taken; `EXIST` where it has been taken since.
-    fn make_file(&self, caller: &Caller, place: &Absent, wish: &Wish) -> Result<Done, Errno> {
-        self.insist(&place.path(), self.may_make(place, false), May::Write)?;
+    fn make_file(self: &Arc<Self>, caller: &Caller, place: Absent, wish: &Wish) -> Result<Done, Errno> {
+        self.insist(&place.path(), self.may_make(&place, false), May::Write)?;
         let mode = Mode::from_raw_mode(wish.mode & 0o777 & !caller.umask());
         let flags = wish.flags | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let made = openat(&place.folder, &place.name, flags, mode)?;
-        Ok(Done::Descriptor(made, wish.keeps()))
+        let (path, keep) = (place.path(), wish.keeps());
+        self.carry_out(caller, &[&path], None, move || {
+            let made = openat(&place.folder, &place.name, flags, mode)?;
+            Ok(Done::Descriptor(made, keep))
+        })
     }
 
     fn open_object(self: &Arc<Self>, caller: &Caller, there: There, wish: &Wish) -> Result<Done, Errno> {
@@ -268,6 +271,13 @@ impl Supervisor {
         } else {
             0
         };
+        if let Some(path) = there.path.clone().filter(|path| self.charge.scope.is_asked(path)) {
+            let (flags, keep) = (wish.again(), wish.keeps());
+            return self.carry_out(caller, &[&path], None, move || {
+                let opened = reopen(&there.open, flags, Mode::from_raw_mode(mode))?;
+                Ok(Done::Descriptor(opened, keep))
+            });
+        }
         let opened = reopen(&there.open, wish.again(), Mode::from_raw_mode(mode))?;
         if !self.charge.mounted && there.path.as_deref().is_some_and(is_terminal_maker) {
             let number = notify::terminal_number(opened.as_fd()).map_err(|_| Errno::NXIO)?;

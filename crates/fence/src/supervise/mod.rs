@@ -23,9 +23,11 @@ mod walk;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bailiwick_gate::{Judged, Reading};
 use bailiwick_model::{AbsPath, TaskId};
@@ -76,6 +78,9 @@ pub(crate) struct Charge {
     pub children: Arc<Children>,
 }
 
+/// How often it is looked whether a caller still waits for somebody's answer.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// A supervisor at work.
 pub(crate) struct Supervisor {
     listener: OwnedFd,
@@ -117,6 +122,7 @@ impl Supervisor {
     /// Begins to answer, in threads of this process. They have the filters of the thread that calls this.
     pub(crate) fn begin(listener: OwnedFd, mut charge: Charge) -> std::io::Result<()> {
         notify::wake_in_place(listener.as_fd());
+        notify::heed_interrupts()?;
         let mut terminals = terminals::Terminals::default();
         charge.terminal.map(|number| terminals.add(number)).transpose()?;
         let mediator = charge.mediator.take();
@@ -217,6 +223,41 @@ impl Supervisor {
                 Err(Errno::AGAIN)
             }
         }
+    }
+
+    /// Makes a call at these places: here, or where one of them is asked about, in a thread that waits for the answer.
+    /// The wait ends with the caller's.
+    fn carry_out(
+        self: &Arc<Self>,
+        caller: &Caller,
+        places: &[&Path],
+        alone: Option<MutexGuard<'_, ()>>,
+        make: impl FnOnce() -> Result<Done, Errno> + Send + 'static,
+    ) -> Result<Done, Errno> {
+        if !places.iter().any(|place| self.charge.scope.is_asked(place)) {
+            let made = make();
+            drop(alone);
+            return made;
+        }
+        // Whatever becomes of the name meanwhile, the server of the tree sees to it.
+        drop(alone);
+        let (id, thread) = (caller.held.id, caller.held.thread);
+        self.later(caller, move |supervisor| {
+            let (tell, told) = channel();
+            let made = std::thread::Builder::new()
+                .stack_size(64 * 1024)
+                .spawn(move || tell.send(make()));
+            let made = made.map_err(|_| Errno::AGAIN)?;
+            loop {
+                match told.recv_timeout(PAUSE) {
+                    Ok(done) => return done,
+                    Err(RecvTimeoutError::Disconnected) => return Err(Errno::AGAIN),
+                    Err(RecvTimeoutError::Timeout) if supervisor.waits(id) && !others::has_signal(thread) => {}
+                    // Said again until it is heard: the thread may not have been waiting yet.
+                    Err(RecvTimeoutError::Timeout) => notify::interrupt(&made),
+                }
+            }
+        })
     }
 
     /// True while the caller waits still.

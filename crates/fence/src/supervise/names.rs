@@ -7,6 +7,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, Uid, chmodat, chownat, ftruncate,
@@ -57,14 +58,17 @@ impl Supervisor {
         self.insist(&place.path(), self.may_make(place, folder), May::Write)
     }
 
-    pub(super) fn make_folder(&self, caller: &Caller, base: i32, path: usize) -> Result<Done, Errno> {
+    pub(super) fn make_folder(self: &Arc<Self>, caller: &Caller, base: i32, path: usize) -> Result<Done, Errno> {
         let place = self.new_name(caller, base, caller.path(path)?)?;
         self.insist_free(&place, true)?;
         let mode = caller.flags(path.saturating_add(1)) & MODE & !caller.umask();
-        done(mkdirat(&place.folder, &place.name, Mode::from_raw_mode(mode)))
+        let path = place.path();
+        self.carry_out(caller, &[&path], None, move || {
+            done(mkdirat(&place.folder, &place.name, Mode::from_raw_mode(mode)))
+        })
     }
 
-    pub(super) fn make_node(&self, caller: &Caller, base: i32, path: usize) -> Result<Done, Errno> {
+    pub(super) fn make_node(self: &Arc<Self>, caller: &Caller, base: i32, path: usize) -> Result<Done, Errno> {
         let wanted = caller.flags(path.saturating_add(1));
         let kind = match FileType::from_raw_mode(wanted) {
             FileType::Unknown => FileType::RegularFile,
@@ -74,19 +78,31 @@ impl Supervisor {
         let place = self.new_name(caller, base, caller.path(path)?)?;
         self.insist_free(&place, false)?;
         let mode = Mode::from_raw_mode(wanted & 0o777 & !caller.umask());
-        done(mknodat(&place.folder, &place.name, kind, mode, 0))
+        let path = place.path();
+        self.carry_out(caller, &[&path], None, move || {
+            done(mknodat(&place.folder, &place.name, kind, mode, 0))
+        })
     }
 
-    pub(super) fn make_link(&self, caller: &Caller, base: i32, text: usize, path: usize) -> Result<Done, Errno> {
+    pub(super) fn make_link(
+        self: &Arc<Self>,
+        caller: &Caller,
+        base: i32,
+        text: usize,
+        path: usize,
+    ) -> Result<Done, Errno> {
         let text = caller.path(text)?;
         let place = self.new_name(caller, base, caller.path(path)?)?;
         // What is being renamed is not to become a link meanwhile.
-        let _alone = lock(&self.names);
+        let alone = lock(&self.names);
         self.insist_free(&place, false)?;
         if self.charge.scope.keeps_its_name(&place.path()) {
             return Err(Errno::ROFS);
         }
-        done(symlinkat(&text, &place.folder, &place.name))
+        let path = place.path();
+        self.carry_out(caller, &[&path], Some(alone), move || {
+            done(symlinkat(&text, &place.folder, &place.name))
+        })
     }
 
     pub(super) fn remove(&self, caller: &Caller, base: i32, path: usize, flags: u32) -> Result<Done, Errno> {
@@ -123,7 +139,7 @@ impl Supervisor {
     }
 
     pub(super) fn link(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         bases: [usize; 2],
         paths: [usize; 2],
@@ -139,23 +155,20 @@ impl Supervisor {
         }
         self.insist_on(&source, May::Write)?;
         let place = self.new_name(caller, new_base, new_path?)?;
-        let _alone = lock(&self.names);
+        let alone = lock(&self.names);
         self.insist_free(&place, false)?;
         if !source.kind().is_file() && self.charge.scope.keeps_its_name(&place.path()) {
             return Err(Errno::ROFS);
         }
-        let source = path_to(&source.open)?;
-        done(linkat(
-            CWD,
-            &source,
-            &place.folder,
-            &place.name,
-            AtFlags::SYMLINK_FOLLOW,
-        ))
+        let path = place.path();
+        self.carry_out(caller, &[&path], Some(alone), move || {
+            let name = path_to(&source.open)?;
+            done(linkat(CWD, &name, &place.folder, &place.name, AtFlags::SYMLINK_FOLLOW))
+        })
     }
 
     pub(super) fn rename(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         bases: [usize; 2],
         paths: [usize; 2],
@@ -169,7 +182,7 @@ impl Supervisor {
         let [path, new_path] = paths.map(|place| caller.path(place));
         let (from, to) = (self.name(caller, base, path?)?, self.name(caller, new_base, new_path?)?);
         // What is judged is what is moved: the agent changes names by way of here alone.
-        let _alone = lock(&self.names);
+        let alone = lock(&self.names);
         let moved = at_name(&from)?;
         let replaced = match at_name(&to) {
             Ok(there) => Some(there),
@@ -195,7 +208,10 @@ impl Supervisor {
             // As between file systems: what is in it is to be copied.
             return Err(Errno::XDEV);
         }
-        done(renameat_with(&from.folder, &from.name, &to.folder, &to.name, flags))
+        let (old, new) = (from.path(), to.path());
+        self.carry_out(caller, &[&old, &new], Some(alone), move || {
+            done(renameat_with(&from.folder, &from.name, &to.folder, &to.name, flags))
+        })
     }
 
     /// Insists that an object may come to a name.
@@ -211,7 +227,7 @@ impl Supervisor {
         Ok(())
     }
 
-    pub(super) fn truncate(&self, caller: &Caller) -> Result<Done, Errno> {
+    pub(super) fn truncate(self: &Arc<Self>, caller: &Caller) -> Result<Done, Errno> {
         let there = there(caller, HERE, &self.instead(caller.path(0)?), Aim::End)?;
         if !there.kind().is_file() {
             return Err(if there.kind().is_dir() {
@@ -221,14 +237,15 @@ impl Supervisor {
             });
         }
         self.insist_on(&there, May::Write)?;
-        let name = path_to(&there.open)?;
         let length = caller.argument(1);
         if length > i64::MAX.unsigned_abs() {
             return Err(Errno::INVAL);
         }
-        done({
+        let path = there.path.clone().unwrap_or_default();
+        self.carry_out(caller, &[&path], None, move || {
+            let name = path_to(&there.open)?;
             let open = openat(CWD, &name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-            ftruncate(&open, length)
+            done(ftruncate(&open, length))
         })
     }
 

@@ -115,6 +115,8 @@ pub(crate) struct Scope {
     twins: HashMap<(u64, u64), Protection>,
     /// Folders on the way to protected places, as patterns: renamed, the place would go by another name.
     on_the_way: Vec<PathPattern>,
+    /// Those of the trees that are served to be asked about.
+    asked: Vec<AbsPath>,
 }
 
 impl Scope {
@@ -142,8 +144,15 @@ impl Scope {
             protected: Index::of(protected),
             places,
             twins,
+            asked: Vec::new(),
             on_the_way: ways.iter().filter_map(|way| PathPattern::parse(way).ok()).collect(),
         }
+    }
+
+    /// With some of its trees served to be asked about.
+    pub(crate) fn asking(mut self, trees: Vec<AbsPath>) -> Self {
+        self.asked = trees;
+        self
     }
 
     /// What may be done at a path that no link stands on.
@@ -202,6 +211,12 @@ impl Scope {
         let tree = self.tree_of(path).map_or(0, |tree| tree.source.as_str().len());
         let mut holding = self.scratch.iter().filter(|scratch| scratch.holds(path));
         holding.any(|scratch| scratch.as_str().len() > tree)
+    }
+
+    /// True where each file is asked about, by somebody else than the supervisor.
+    pub(crate) fn is_asked(&self, path: &Path) -> bool {
+        let asked = |path: &AbsPath| self.tree_of(path).is_some_and(|tree| self.asked.contains(&tree.source));
+        !self.asked.is_empty() && AbsPath::new(path).is_ok_and(|path| asked(&path))
     }
 
     /// True for what is granted by itself: a device, a socket.

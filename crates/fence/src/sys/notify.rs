@@ -219,3 +219,26 @@ pub(crate) fn at_address(socket: BorrowedFd<'_>, address: &[u8], connect: bool) 
         }
     })
 }
+
+/// What ends the wait of one thread of this process.
+const INTERRUPT: libc::c_int = libc::SIGUSR1;
+
+extern "C" fn heed(_signal: libc::c_int) {}
+
+/// Lets a thread's wait in the kernel be ended by [`interrupt`].
+pub(crate) fn heed_interrupts() -> io::Result<()> {
+    // SAFETY: the handler does nothing, so it may run at any moment; without `SA_RESTART` the call it falls into ends.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = heed as *const () as usize;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        done(libc::sigaction(INTERRUPT, &raw const action, std::ptr::null_mut()))
+    }
+}
+
+/// Ends the wait of a thread in the kernel. One that has ended is left alone.
+pub(crate) fn interrupt<T>(thread: &std::thread::JoinHandle<T>) {
+    use std::os::unix::thread::JoinHandleExt;
+    // SAFETY: the handle has not been joined, so the thread's number is its own still.
+    let _ = unsafe { libc::pthread_kill(thread.as_pthread_t(), INTERRUPT) };
+}

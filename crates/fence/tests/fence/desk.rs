@@ -310,6 +310,7 @@ impl Desk {
             who,
             plan: FencePlan {
                 task: TaskId([1; 8]),
+                asked: Vec::new(),
                 level,
                 command: Vec::new(),
                 environment: vec![
@@ -417,8 +418,11 @@ impl Desk {
         let (out, output) = std::io::pipe().unwrap();
         let (err, errors) = std::io::pipe().unwrap();
         let three: [OwnedFd; 3] = [input.into(), output.into(), errors.into()];
-        let mediator = self.judge.as_ref().map(Judge::sit);
-        let started = self.launcher().launch(vec![grant()], &plan, Some(three), mediator)?;
+        let lines = bailiwick_fence::Lines {
+            supervisor: self.judge.as_ref().map(Judge::sit),
+            files: None,
+        };
+        let started = self.launcher().launch(vec![grant()], &plan, Some(three), lines)?;
         Ok((started, [out, err], into))
     }
 

@@ -42,7 +42,10 @@ fn p13_a_terminal_has_a_size_job_control_and_an_interrupt() {
         desk.plan.command = ["bash", "--norc", "-i"].map(String::from).into();
         desk.plan.environment.push(("PS1".into(), "ready> ".into()));
         desk.plan.environment.push(("TERM".into(), "dumb".into()));
-        let mut started = desk.launcher().launch(vec![grant()], &desk.plan, None, None).unwrap();
+        let mut started = desk
+            .launcher()
+            .launch(vec![grant()], &desk.plan, None, bailiwick_fence::Lines::default())
+            .unwrap();
         let terminal = started.terminal.take().unwrap();
         let mut screen = Screen {
             terminal: terminal.into(),

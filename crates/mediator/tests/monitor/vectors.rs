@@ -161,6 +161,7 @@ fn write(obligation: &Obligation) -> String {
     match obligation {
         Obligation::Hide { pattern } => format!("hide {pattern}"),
         Obligation::Guard { pattern } => format!("guard {pattern}"),
+        Obligation::Ask { pattern } => format!("ask {pattern}"),
         Obligation::DialAddress { address } => format!("dial {address}"),
         Obligation::MatchServerName => "match-server-name".into(),
     }

@@ -212,8 +212,9 @@ fn c070_wrong_types() {
 #[test]
 fn p13_what_this_build_cannot_keep_is_refused() {
     says(
-        "[files]\nask = [\"~/Documents/**\"]\n",
-        "2:1: ask trees need the powerbox, which this build does not have | take the line out: what is not granted is denied",
+        "[files]\nask = [\"~/Documents/*.pdf\"]\n",
+        "2:8: `~/Documents/*.pdf` has a wildcard, and allows and asks of files must name a folder or one file | name the whole \
+         folder `/home/dana/Documents`, with a deny for what is inside it",
     );
     says(
         "[network]\nallow = [\"GET https://docs.rs/**\"]\n",
@@ -233,7 +234,7 @@ fn p13_what_this_build_cannot_keep_is_refused() {
     }
     says(
         "[files]\nread = [\"~/notes/*.md\"]\n",
-        "2:9: `~/notes/*.md` has a wildcard, and an allow of files must name a folder or one file | name the whole folder \
+        "2:9: `~/notes/*.md` has a wildcard, and allows and asks of files must name a folder or one file | name the whole folder \
          `/home/dana/notes`, with a deny for what is inside it",
     );
     says(
@@ -347,7 +348,7 @@ fn rules_are_held_against_their_examples() {
 
 #[test]
 fn all_mistakes_are_said_at_once() {
-    let text = "extends = [\"codng\"]\n[files]\nwrit = [\".\"]\nask = [\"x\"]\n[network]\ntunnel = [\"*.*\"]\n";
+    let text = "extends = [\"codng\"]\n[files]\nwrit = [\".\"]\nask = [\"x/*\"]\n[network]\ntunnel = [\"*.*\"]\n";
     assert_eq!(said(text).len(), 4, "{:?}", said(text));
     let files: Vec<SourceFile> = vec![file("a.toml", "x = 1\n"), file("b.toml", "y = 1\n")];
     let wrong = load(&bailiwick_policy::Sources {
