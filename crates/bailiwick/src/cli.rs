@@ -94,6 +94,8 @@ enum Command {
     Login(LoginArgs),
     /// Say whether an act may be done here, by which rule, and what would change it
     Can(CanArgs),
+    /// Tell an agent's harness what the rules say of a tool call, before it tries
+    Hook(HookArgs),
     /// Say what was refused last; works inside, too
     Last(LastArgs),
     /// Say why something was decided, by the id that stood in its message
@@ -267,6 +269,35 @@ pub struct CanArgs {
     /// Answer as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `hook` takes.
+#[derive(Debug, Args)]
+pub struct HookArgs {
+    /// Whose hook this is: the call comes in on stdin, the answer goes out on stdout
+    pub harness: Harness,
+}
+
+/// The harnesses whose hooks are spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Harness {
+    /// Claude Code, `PreToolUse`
+    ClaudeCode,
+    /// Codex, `PreToolUse`
+    Codex,
+    /// Gemini CLI, `BeforeTool`
+    Gemini,
+}
+
+impl Harness {
+    /// The program that it is, for its profile.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+        }
+    }
 }
 
 /// What `last` takes.
@@ -463,7 +494,7 @@ pub fn run() -> Done {
     };
     let anywhere = matches!(
         typed.command,
-        Command::Last(_) | Command::Completions(_) | Command::Man(_)
+        Command::Last(_) | Command::Hook(_) | Command::Completions(_) | Command::Man(_)
     );
     if commands::last::is_inside() && !anywhere {
         return Err(commands::last::only_outside());
@@ -477,6 +508,7 @@ pub fn run() -> Done {
         Command::Init(args) => commands::init::run(&args),
         Command::Login(args) => commands::login::run(&args),
         Command::Can(args) => commands::can::run(&args),
+        Command::Hook(args) => commands::hook::run(&args),
         Command::Last(args) => commands::last::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Policy(PolicyCommand::Check(args)) => commands::policy::check(&args),

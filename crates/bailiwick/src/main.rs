@@ -14,6 +14,7 @@ mod context;
 mod daemon;
 mod failure;
 mod git;
+mod line;
 mod link;
 mod made;
 mod own;

@@ -47,6 +47,12 @@ impl<'a> Reader<'a> {
     fn all(&mut self, words: &[String]) {
         let mut rest = words;
         let mut only_operands = false;
+        if let Some((first, after)) = words.split_first()
+            && self.program.bundled
+            && !first.starts_with('-')
+        {
+            rest = self.bundle(first, after);
+        }
         while let Some((word, after)) = rest.split_first() {
             rest = after;
             if only_operands {
@@ -62,7 +68,26 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Options without a dash: their values follow in the order of the letters.
+    fn bundle<'w>(&mut self, letters: &str, after: &'w [String]) -> &'w [String] {
+        let mut rest = after;
+        for letter in letters.chars() {
+            let name = format!("-{letter}");
+            rest = match self.find(|opt| opt.is_called(&name)) {
+                Some(opt) => self.given(opt, None, rest),
+                None => self.unknown(&name, rest),
+            };
+        }
+        rest
+    }
+
     fn operand(&mut self, word: &str) {
+        if self.program.plus && word.starts_with('+') && self.form.subcommand.is_empty() {
+            let names = vec!["+".to_owned()];
+            let value = word.get(1..).map(Into::into);
+            self.form.options.push(Given { names, value });
+            return;
+        }
         if self.form.operands.is_empty() && !self.level.subcommands.is_empty() {
             match self.level.subcommand(word) {
                 Some((names, level)) => {

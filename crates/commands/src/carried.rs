@@ -14,6 +14,8 @@ pub(crate) struct Carried {
     pub start: Start,
     /// True where it counts for denies only: nobody knows yet whether the file is the program of that name.
     pub only_against: bool,
+    /// True where words are added to it which stand nowhere.
+    pub open: bool,
 }
 
 /// The commands that these words carry.
@@ -33,10 +35,13 @@ pub(crate) fn carried(program: &Program, form: &NormalForm, found: Found, start:
                 all.push(Carried {
                     start: of(start, [module].into_iter().chain(rest).collect(), Vec::new()),
                     only_against: true,
+                    open: false,
                 });
             }
             _ if words.is_empty() => {}
+            // `find -exec` puts names in place of `{}`.
             _ => all.push(Carried {
+                open: words.iter().any(|word| word.contains("{}")),
                 start: of(start, words, Vec::new()),
                 only_against: false,
             }),
@@ -58,6 +63,7 @@ pub(crate) fn carried(program: &Program, form: &NormalForm, found: Found, start:
         Some(Carries::Command | Carries::File) => all.push(Carried {
             start: of(start, operands, assigned),
             only_against: program.carries == Some(Carries::File),
+            open: program.appends,
         }),
         Some(Carries::Applet) => all.push(Carried {
             start: Start {
@@ -66,6 +72,7 @@ pub(crate) fn carried(program: &Program, form: &NormalForm, found: Found, start:
                 ..of(start, operands, assigned)
             },
             only_against: false,
+            open: false,
         }),
         Some(Carries::Script) => {
             let name = first.rsplit('/').next().unwrap_or("");
@@ -74,6 +81,7 @@ pub(crate) fn carried(program: &Program, form: &NormalForm, found: Found, start:
             all.push(Carried {
                 start: of(start, words, assigned),
                 only_against: true,
+                open: false,
             });
         }
     }

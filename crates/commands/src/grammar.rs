@@ -70,6 +70,12 @@ pub(crate) struct Program {
     pub carries: Option<Carries>,
     /// How many operands stand before the command that it carries.
     pub skip: usize,
+    /// True when it adds words to that command which stand nowhere.
+    pub appends: bool,
+    /// True when the first word may be options without a dash: `tar xf a`.
+    pub bundled: bool,
+    /// True when `+NAME` may stand before the subcommand: `cargo +nightly build`.
+    pub plus: bool,
     /// True when `NAME=value` may stand before that command.
     pub assignments: bool,
     /// Lines with the same normal form, pair by pair.
@@ -169,9 +175,15 @@ pub(crate) fn programs(file: &str, text: &str) -> Result<Vec<Program>, GrammarFa
 
 /// The tables that are shipped, by name.
 pub(crate) const SHIPPED: &[(&str, &str)] = &[
+    ("containers", include_str!("../grammars/containers.toml")),
     ("coreutils", include_str!("../grammars/coreutils.toml")),
+    ("forges", include_str!("../grammars/forges.toml")),
     ("git", include_str!("../grammars/git.toml")),
+    ("interpreters", include_str!("../grammars/interpreters.toml")),
     ("launchers", include_str!("../grammars/launchers.toml")),
+    ("network", include_str!("../grammars/network.toml")),
+    ("packages", include_str!("../grammars/packages.toml")),
+    ("text", include_str!("../grammars/text.toml")),
 ];
 
 /// Holds tables against their own examples: each one that does not hold, as a sentence.

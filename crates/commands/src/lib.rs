@@ -13,7 +13,9 @@ mod carried;
 mod grammar;
 mod options;
 mod reading;
+mod shell;
 mod steering;
 
 pub use grammar::{GrammarFault, check_examples};
 pub use reading::Grammars;
+pub use shell::{Part, Place};

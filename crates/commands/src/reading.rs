@@ -59,6 +59,20 @@ impl Grammars {
         Command::of(forms).unwrap_or_else(|| Command::plain(start.words.clone(), &start.called))
     }
 
+    /// Marks a command of which this many words are known at run time only. As the value of an option such a word does
+    /// no harm; elsewhere it may be any, so that the forms count as unread.
+    pub(crate) fn with_open_words(&self, command: Command, open: usize, many: bool) -> Command {
+        command.map(|mut form| {
+            let values = form.options.iter().filter_map(|given| given.value.as_ref());
+            let harmless = values.filter(|value| value.contains('\u{fffd}')).count();
+            if many || harmless < open {
+                form.cut = true;
+                form.read_only = false;
+            }
+            form
+        })
+    }
+
     fn add(&self, start: &Start, against: bool, depth: usize, left: &mut usize, forms: &mut Vec<NormalForm>) {
         if forms.len() >= MAX_FORMS || depth == 0 {
             // What is carried deeper than that is not read: no allow covers the launcher's words then.
@@ -128,13 +142,14 @@ impl Grammars {
         let carried = carried(program, &form, found, start);
         forms.push(form);
         for carried in carried {
-            self.add(
-                &carried.start,
-                against || carried.only_against,
-                depth.saturating_sub(1),
-                left,
-                forms,
-            );
+            let first = forms.len();
+            let against = against || carried.only_against;
+            self.add(&carried.start, against, depth.saturating_sub(1), left, forms);
+            // A word that is added later may look like an option.
+            for form in forms.iter_mut().skip(first).filter(|_| carried.open) {
+                form.cut = true;
+                form.read_only = false;
+            }
         }
     }
 

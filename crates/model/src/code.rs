@@ -39,6 +39,8 @@ codes! {
     AskedByRule = "asked-by-rule",
     /// A rule denies it.
     DeniedByRule = "denied-by-rule",
+    /// A line for a shell, or a part of it, cannot be read for sure.
+    LineUnread = "line-unread",
     /// No rule of some layer allows it.
     NoRule = "no-rule",
     /// The task holds no capability that covers it.

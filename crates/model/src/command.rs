@@ -137,9 +137,23 @@ impl Command {
         Self::plain(words.iter().map(|word| (*word).to_owned()).collect(), called)
     }
 
+    /// What is held against denies and asks alone: words that start no program, such as a shell's own commands.
+    pub fn taken_for(words: &[&str]) -> Self {
+        let mut command = Self::typed(words);
+        command.forms.iter_mut().for_each(|form| form.only_against = true);
+        command
+    }
+
     /// The normal forms, that of the words themselves first.
     pub fn forms(&self) -> &[NormalForm] {
         &self.forms
+    }
+
+    /// The same command with changed forms. What it was is left where they would be none.
+    #[must_use]
+    pub fn map(self, change: impl Fn(NormalForm) -> NormalForm) -> Self {
+        let forms = self.forms.iter().cloned().map(change).collect();
+        Self::of(forms).unwrap_or(self)
     }
 
     /// The words as they are.
@@ -223,7 +237,7 @@ impl fmt::Display for Command {
 
 /// A word as a shell reads it back.
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "%+,-./:=@_^~".contains(c);
+    let plain = |c: char| c.is_alphanumeric() || "%+,-./:=@_^~\u{fffd}".contains(c);
     if !word.is_empty() && !word.starts_with('~') && word.chars().all(plain) {
         word.to_owned()
     } else {

@@ -5,22 +5,19 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bailiwick_gate::{Reading, Start};
-use bailiwick_mediator::{Purpose, Rules, Snapshot, decide as decide_about};
-use bailiwick_model::{
-    AbsPath, Decision, Host, HttpUrl, Method, Millis, Request, Resource, Scheme, TaskId, Verb, Verdict, words_of,
-};
+use bailiwick_model::{AbsPath, Host, HttpUrl, Method, Request, Resource, Scheme, TaskId, Verb, Verdict};
 use bailiwick_policy::Policy;
 
 use crate::advice;
 use crate::cli::CanArgs;
 use crate::context::Context;
 use crate::failure::{Done, Exit, Failure};
+use crate::line::{Judged, answer, judge, strictest};
 use crate::places::Places;
+use crate::visible::visible;
 
 /// Which verbs there are.
-const VERBS: &str =
-    "files: read, write, create, delete, keep; network: tunnel, resolve, GET, POST and the other methods";
+const VERBS: &str = "files: read, write, create, delete, keep; commands: run; network: tunnel, resolve, GET, POST and the other methods";
 
 /// Runs the command.
 pub fn run(args: &CanArgs) -> Done {
@@ -34,8 +31,11 @@ pub fn run(args: &CanArgs) -> Done {
         store.as_ref().map(|store| store as _),
     )?;
     let policy = Arc::new(context.load()?);
-    let (request, note) = read(&args.act, &here, &places.home, &context)?;
-    let decision = decide(&policy, &request);
+    if let Some(text) = args.act.trim().strip_prefix("run ") {
+        return line(args, text, &context, &policy, &here, &places.home);
+    }
+    let (request, note) = read(&args.act, &here, &places.home, &context.root)?;
+    let decision = answer(&policy, &request);
     if args.json {
         let answer =
             serde_json::json!({ "request": request, "decision": decision, "root": context.root, "note": note });
@@ -46,24 +46,55 @@ pub fn run(args: &CanArgs) -> Done {
             tellln!("  note: {}", crate::visible::visible(&note));
         }
     }
-    Ok(match decision.verdict {
+    Ok(ended(decision.verdict))
+}
+
+fn ended(verdict: Verdict) -> ExitCode {
+    match verdict {
         Verdict::Allow => ExitCode::SUCCESS,
         Verdict::Ask => Exit::Waiting.into(),
         Verdict::Deny => Exit::Denied.into(),
-    })
+    }
 }
 
-/// Decides as the mediator would for a root task with no history.
-fn decide(policy: &Arc<Policy>, request: &Request) -> Decision {
-    let rules: Arc<dyn Rules> = Arc::clone(policy) as _;
-    decide_about(
-        request,
-        &Snapshot::of_rules(request.task, rules, Millis(0), Purpose::Question),
-    )
+/// Answers about a command, or a line of several: each part by itself, and the strictest for all.
+fn line(args: &CanArgs, text: &str, context: &Context, policy: &Arc<Policy>, here: &AbsPath, home: &AbsPath) -> Done {
+    let parts = judge(policy, &context.grammars()?, text, here, home);
+    let Some(strictest) = strictest(&parts) else {
+        return Err(Failure::usage(format!("`{text}` starts nothing")).hint("write a command, as in `run git push`"));
+    };
+    if args.json {
+        let part = |part: &Judged| serde_json::json!({ "request": part.request, "decision": part.decision });
+        let answer = serde_json::json!({
+            "request": strictest.request,
+            "decision": strictest.decision,
+            "root": context.root,
+            "note": null,
+            "parts": parts.iter().map(part).collect::<Vec<_>>(),
+        });
+        tellln!("{answer}");
+    } else {
+        for part in &parts {
+            let told = match &part.request {
+                Some(request) => advice::told(request, &part.decision, &context.root),
+                None => format!("ask: {} ({})\n", visible(&part.text()), part.decision.code),
+            };
+            crate::talk::tell(&told);
+        }
+        if parts.len() > 1 {
+            let word = match strictest.decision.verdict {
+                Verdict::Allow => "yes",
+                Verdict::Ask => "ask",
+                Verdict::Deny => "no",
+            };
+            tellln!("{word}: the whole line, by `{}`", visible(&strictest.text()));
+        }
+    }
+    Ok(ended(strictest.decision.verdict))
 }
 
 /// Reads one act, without wildcards, as a request; a note says what was read differently than written.
-fn read(text: &str, here: &AbsPath, home: &AbsPath, context: &Context) -> Result<(Request, Option<String>), Failure> {
+fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(Request, Option<String>), Failure> {
     let form = || {
         Failure::usage(format!("`{text}` is not an act: write `VERB RESOURCE`"))
             .hint("for instance \"read ~/.ssh/id_ed25519\", \"write src/main.rs\", \"GET http://localhost:8080/x\", \"tunnel api.anthropic.com\"")
@@ -88,17 +119,9 @@ fn read(text: &str, here: &AbsPath, home: &AbsPath, context: &Context) -> Result
             let host = Host::parse(resource).map_err(|e| usage(&e))?;
             Ok((ask(Verb::Resolve, Resource::Name(host)), None))
         }
-        Verb::Run => {
-            let words = words_of(resource).map_err(|e| usage(&e))?;
-            let start = Start::typed(words, here.as_str());
-            if start.words.is_empty() {
-                return Err(form());
-            }
-            Ok((ask(Verb::Run, context.grammars()?.read(&start)), None))
-        }
-        Verb::Read | Verb::Write | Verb::Create | Verb::Delete | Verb::Keep => {
-            file(verb, resource, here, home, &context.root)
-        }
+        // A line is read before this.
+        Verb::Run => Err(form()),
+        Verb::Read | Verb::Write | Verb::Create | Verb::Delete | Verb::Keep => file(verb, resource, here, home, root),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod company;
 pub mod doctor;
 pub mod explain;
 pub mod give;
+pub mod hook;
 pub mod init;
 pub mod last;
 pub mod log;

@@ -11,6 +11,7 @@
 )]
 
 mod audit;
+mod commands;
 mod files;
 mod internet;
 mod network;

@@ -72,6 +72,11 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
         &["policy", "commands"],
         "rule files are read in one place, tables of grammars in another",
     ),
+    (
+        "brush-parser",
+        &["commands"],
+        "lines for a shell are read as a preview, in one room",
+    ),
     ("hyper*", &["proxy"], "hostile HTTP is parsed in the supervisor only"),
     ("http-body-util", &["proxy"], "goes with hyper"),
     ("rustls*", &["proxy"], "TLS is read in the supervisor only"),
