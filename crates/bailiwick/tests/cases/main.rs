@@ -16,6 +16,7 @@ mod files;
 mod internet;
 mod network;
 mod secrets;
+mod starts;
 mod usability;
 
 use bailiwick_testkit::Bailiwick;
