@@ -95,11 +95,21 @@ impl Filters {
     /// The filters of an agent at level `namespace`: the first of them asks a supervisor about what gets a name or may be
     /// written.
     pub(crate) fn agent() -> Result<Self, LaunchFault> {
+        Self::mounted(false)
+    }
+
+    /// The same, but that every call which opens a file is held.
+    pub(crate) fn strict_agent() -> Result<Self, LaunchFault> {
+        Self::mounted(true)
+    }
+
+    fn mounted(strict: bool) -> Result<Self, LaunchFault> {
         let watched = NAMING.iter().chain(OLDER_NAMING).chain(STARTING);
         let watched = watched.map(|call| (*call, Answer::Watch));
-        let opening = OPENING
-            .iter()
-            .map(|(call, flags)| (*call, Answer::WatchIf(*flags, WRITING)));
+        let opening = OPENING.iter().map(|(call, flags)| match strict {
+            true => (*call, Answer::Watch),
+            false => (*call, Answer::WatchIf(*flags, WRITING)),
+        });
         Self::of(AGENT, &[], &watched.chain(opening).collect::<Vec<_>>())
     }
 

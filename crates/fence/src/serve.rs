@@ -67,6 +67,7 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
         let (protocol, plan) = order?;
         check(protocol, &plan, daemon.waiting())?;
         let filters = match plan.level {
+            Level::Namespace if plan.strict => Filters::strict_agent()?,
             Level::Namespace => filters?,
             Level::Process => Filters::watched_agent()?,
         };

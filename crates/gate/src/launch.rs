@@ -50,6 +50,9 @@ pub struct FencePlan {
     pub links: Vec<(AbsPath, AbsPath)>,
     /// What may not be read or changed inside the binds.
     pub protected: Vec<Protected>,
+    /// True when every call that opens a file is held, at level `namespace` too: what is protected is so also where it is
+    /// made or replaced from outside.
+    pub strict: bool,
     /// Which starts of programs are asked about.
     pub judged: Judged,
     /// Grammars of the person's, by which starts are read beside the shipped ones: the name of each and its text.

@@ -413,6 +413,17 @@ impl Reader<'_> {
     pub fn fence(&mut self, table: &dyn TableLike) {
         for (key, item) in table.iter() {
             let span = table.key(key).and_then(|key| key.span());
+            if key == "strict" {
+                match item.as_bool() {
+                    Some(strict) => self.file.settings.strict = strict,
+                    None => self.error(
+                        item.span(),
+                        &format!("`strict` must be `true` or `false`, not {}", kind(item)),
+                        None,
+                    ),
+                }
+                continue;
+            }
             match (key, item.as_str().and_then(Level::parse)) {
                 ("level", Some(level)) => {
                     self.file.settings.level = Some(level);
@@ -426,7 +437,7 @@ impl Reader<'_> {
                         Some(format!("write {known}")),
                     );
                 }
-                (other, _) => self.unknown(other, span, &["level"]),
+                (other, _) => self.unknown(other, span, &["level", "strict"]),
             }
         }
     }

@@ -61,6 +61,8 @@ pub struct Settings {
     pub level: Option<Level>,
     /// The weakest fence that will do by the machine's rules: no person accepts a weaker one.
     pub least_level: Option<Level>,
+    /// True when every call that opens a file is to be held, by any layer.
+    pub strict: bool,
     /// How long a question waits for its answer, in seconds: the least of all layers.
     pub ask_deadline: Option<u64>,
     /// The most memory, in bytes.
@@ -108,6 +110,7 @@ impl Settings {
         // The stronger is the greater; none is less than any.
         self.level = self.level.max(other.level);
         self.least_level = self.least_level.max(other.least_level);
+        self.strict |= other.strict;
         self.ask_deadline = least(self.ask_deadline, other.ask_deadline);
         self.memory = least(self.memory, other.memory);
         self.processes = least(self.processes, other.processes);

@@ -158,6 +158,7 @@ pub fn make(from: &Materials<'_>) -> Option<Planning> {
         handover: Some(own.handover),
         protected: protected(from),
         asked: from.asked.iter().map(|asked| asked.tree.clone()).collect(),
+        strict: from.settings.strict,
         judged: from.judged.clone(),
         tables: from
             .tables

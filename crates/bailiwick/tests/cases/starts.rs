@@ -82,13 +82,21 @@ fn c002_push_is_push_however_it_is_spelled() {
         for line in lines {
             kit.shell_outside(line);
             assert_ne!(head(), before, "the probe must work outside: {line}");
-            kit.shell_outside(&format!("git -C remote.git update-ref refs/heads/main {}", before.trim()))
-                .ok();
+            kit.shell_outside(&format!(
+                "git -C remote.git update-ref refs/heads/main {}",
+                before.trim()
+            ))
+            .ok();
             kit.hand_over();
             kit.shell(line);
             assert_eq!(head(), before, "{line}");
         }
-        assert!(kit.shell("cd widget && git log --format=%s -1").ok().stdout.contains("two"));
+        assert!(
+            kit.shell("cd widget && git log --format=%s -1")
+                .ok()
+                .stdout
+                .contains("two")
+        );
     }
 }
 
@@ -195,10 +203,16 @@ fn c009_variables_that_steer_a_program_are_part_of_the_command() {
             "extends = [\"coding\"]\n[commands]\nallow = [\"git log\", \"git fetch\", \"bash ok.sh\", \"env\"]\n",
         );
         for (line, variable) in [
-            ("GIT_SSH_COMMAND=./grab.sh git fetch ssh://h.example.test/r", "GIT_SSH_COMMAND"),
+            (
+                "GIT_SSH_COMMAND=./grab.sh git fetch ssh://h.example.test/r",
+                "GIT_SSH_COMMAND",
+            ),
             ("BASH_ENV=./grab.sh bash ok.sh", "BASH_ENV"),
             ("GIT_PAGER=./grab.sh git -p log", "GIT_PAGER"),
-            ("env GIT_EXTERNAL_DIFF=./grab.sh git log -p --ext-diff -1 --root -- a.txt", "GIT_EXTERNAL_DIFF"),
+            (
+                "env GIT_EXTERNAL_DIFF=./grab.sh git log -p --ext-diff -1 --root -- a.txt",
+                "GIT_EXTERNAL_DIFF",
+            ),
         ] {
             let marker = kit.project().join("marker");
             if variable != "GIT_PAGER" {
@@ -316,7 +330,12 @@ fn c015_a_pattern_means_no_more_than_it_says() {
         make();
         assert!(kit.shell("ls -la").ok().stdout.contains("build"));
         let keep = kit.project().join("keep");
-        for line in ["rm -r build keep", "rm -r keep build", "rm -rf build keep", "rm -r build --no-preserve-root keep"] {
+        for line in [
+            "rm -r build keep",
+            "rm -r keep build",
+            "rm -rf build keep",
+            "rm -r build --no-preserve-root keep",
+        ] {
             make();
             kit.shell_outside(line);
             assert!(!keep.exists(), "the probe must work outside: {line}");

@@ -103,7 +103,11 @@ impl Supervisor {
                 // What was judged as it started is not to be changed after.
                 return May::Nothing;
             }
-            return others::may_in_proc(path);
+            return if self.charge.mounted {
+                others::may_in_own_proc(path)
+            } else {
+                others::may_in_proc(path)
+            };
         }
         if path.starts_with("/dev") {
             return self.may_use_device(path);
@@ -113,6 +117,9 @@ impl Supervisor {
 
     /// What may be done at a name that is not taken.
     pub(super) fn may_make(&self, place: &Absent, folder: bool) -> May {
+        if self.is_of_repository(&place.folder, &place.folder_path, &place.name) {
+            return May::Read;
+        }
         self.charge.scope.may(&place.path(), Object { folder, twin: None })
     }
 
@@ -129,6 +136,26 @@ impl Supervisor {
     pub(super) fn insist_on(&self, there: &There, wanted: May) -> Result<(), Errno> {
         let path = there.path.as_ref().or(there.former.as_ref());
         self.insist(path.map_or(Path::new("/"), PathBuf::as_path), self.may(there), wanted)
+    }
+
+    /// Insists that git obeys nothing that stands in a file.
+    fn insist_harmless(&self, there: &There) -> Result<(), Errno> {
+        let Some((folder_path, name)) = there
+            .path
+            .as_deref()
+            .and_then(|path| path.parent().zip(path.file_name()))
+        else {
+            return Ok(());
+        };
+        if !super::repositories::may_be_obeyed(folder_path, name) {
+            return Ok(());
+        }
+        let folder = openat(CWD, folder_path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        if self.is_of_repository(&folder, folder_path, name) {
+            self.note_file(&folder_path.join(name), May::Write);
+            return Err(Errno::ROFS);
+        }
+        Ok(())
     }
 
     /// Has put on record that a file was refused.
@@ -237,6 +264,7 @@ impl Supervisor {
 
     /// Makes a file at a name that is not taken; `EXIST` where it has been taken since.
     fn make_file(self: &Arc<Self>, caller: &Caller, place: Absent, wish: &Wish) -> Result<Done, Errno> {
+        let _alone = self.alone_for(&place);
         self.insist(&place.path(), self.may_make(&place, false), May::Write)?;
         let mode = Mode::from_raw_mode(wish.mode & 0o777 & !caller.umask());
         let flags = wish.flags | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -257,6 +285,9 @@ impl Supervisor {
         }
         let wanted = if wish.writes() { May::Write } else { May::Read };
         self.insist_on(&there, wanted)?;
+        if wish.writes() && kind.is_file() {
+            self.insist_harmless(&there)?;
+        }
         if kind.is_dir() && wish.writes() && !wish.unnamed() {
             return Err(Errno::ISDIR);
         }

@@ -15,6 +15,7 @@ mod files;
 mod line;
 mod names;
 mod others;
+mod repositories;
 pub(crate) mod scope;
 mod sockets;
 pub(crate) mod start;

@@ -60,6 +60,7 @@ impl Supervisor {
 
     pub(super) fn make_folder(self: &Arc<Self>, caller: &Caller, base: i32, path: usize) -> Result<Done, Errno> {
         let place = self.new_name(caller, base, caller.path(path)?)?;
+        let _alone = self.alone_for(&place);
         self.insist_free(&place, true)?;
         let mode = caller.flags(path.saturating_add(1)) & MODE & !caller.umask();
         let path = place.path();
@@ -76,6 +77,7 @@ impl Supervisor {
             _ => return Err(Errno::PERM),
         };
         let place = self.new_name(caller, base, caller.path(path)?)?;
+        let _alone = self.alone_for(&place);
         self.insist_free(&place, false)?;
         let mode = Mode::from_raw_mode(wanted & 0o777 & !caller.umask());
         let path = place.path();
@@ -216,11 +218,11 @@ impl Supervisor {
 
     /// Insists that an object may come to a name.
     fn insist_settable(&self, place: &Absent, there: &There) -> Result<(), Errno> {
-        self.insist(
-            &place.path(),
-            self.charge.scope.may(&place.path(), object(there)),
-            May::Write,
-        )?;
+        let may = match self.is_of_repository(&place.folder, &place.folder_path, &place.name) {
+            true => May::Read,
+            false => self.charge.scope.may(&place.path(), object(there)),
+        };
+        self.insist(&place.path(), may, May::Write)?;
         if !there.kind().is_file() && self.charge.scope.keeps_its_name(&place.path()) {
             return Err(Errno::ROFS);
         }

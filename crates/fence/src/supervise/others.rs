@@ -56,6 +56,25 @@ pub(super) fn may_in_proc(path: &Path) -> May {
     }
 }
 
+/// What tells of any process what everybody may know.
+const OPEN: [&str; 4] = ["stat", "status", "cmdline", "comm"];
+
+/// The same where the process table is the fence's own: its first process is the supervisor, whose memory is nobody's.
+pub(super) fn may_in_own_proc(path: &Path) -> May {
+    match process_in(path) {
+        Some(process) if is_own(process) => May::Write,
+        Some(_)
+            if path
+                .file_name()
+                .is_some_and(|name| OPEN.iter().any(|open| name == *open)) =>
+        {
+            May::Read
+        }
+        Some(_) => May::Nothing,
+        None => May::Read,
+    }
+}
+
 /// True when a signal waits for a thread that has a handler for it, and does not block it.
 pub(super) fn has_signal(thread: i32) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{thread}/status")) else {

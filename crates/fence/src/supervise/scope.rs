@@ -219,6 +219,17 @@ impl Scope {
         !self.asked.is_empty() && AbsPath::new(path).is_ok_and(|path| asked(&path))
     }
 
+    /// True where what git obeys is protected at large, whatever its folder is called.
+    pub(crate) fn guards_repositories(&self, path: &Path) -> bool {
+        let Ok(path) = AbsPath::new(path) else {
+            return true;
+        };
+        let settings = |pattern: &PathPattern| pattern.as_str() == "/**/.git/config";
+        !self.is_in_scratch(&path)
+            && self.tree_of(&path).is_some_and(|tree| !tree.own)
+            && self.protected.all.iter().any(|(pattern, _)| settings(pattern))
+    }
+
     /// True for what is granted by itself: a device, a socket.
     pub(crate) fn is_granted(&self, path: &Path) -> bool {
         AbsPath::new(path).is_ok_and(|path| self.trees.iter().any(|tree| tree.source == path))

@@ -329,6 +329,7 @@ impl Desk {
                 handover: None,
                 links: Vec::new(),
                 protected: Vec::new(),
+                strict: false,
                 judged: Judged::Nothing,
                 tables: Vec::new(),
                 identity: who.identity(),

@@ -273,3 +273,65 @@ fn p5_a_name_that_is_made_is_what_was_judged_whatever_another_thread_changes() {
         assert!(!desk.at("project/x/guarde").exists());
     }
 }
+
+#[test]
+fn c016_strictly_hidden_is_what_comes_later_too() {
+    for setting in Setting::all() {
+        for strict in [true, false] {
+            let mut desk = Desk::of(setting);
+            desk.plan.strict = strict;
+            desk.protect("/**/.env", Protection::Hide);
+            desk.file("project/.env", "OLD");
+            desk.folder("project/deep");
+            let script =
+                "touch begun; until [ -e go ]; do sleep 0.02; done; cat .env deep/.env; cp .env c; ls -d c; true";
+            let (mut started, [mut out, err], into) = desk.start(&["bash", "-c", script]).unwrap();
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            while !desk.at("project/begun").exists() {
+                assert!(std::time::Instant::now() < until, "it never began");
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            // As editors save: another file takes the name.
+            desk.file("project/new", "K=demo");
+            std::fs::rename(desk.at("project/new"), desk.at("project/.env")).unwrap();
+            desk.file("project/deep/.env", "K=demo");
+            desk.file("project/go", "");
+            let mut read = String::new();
+            std::io::Read::read_to_string(&mut out, &mut read).unwrap();
+            drop((err, into));
+            started.child.wait();
+            // The mask alone does not hold what comes later.
+            let held = strict || setting.is_process();
+            assert_eq!(read.contains("K=demo"), !held, "{setting:?} strict {strict}: {read}");
+        }
+    }
+}
+
+#[test]
+fn p5_a_repository_under_another_name_is_guarded_too() {
+    for setting in Setting::all() {
+        let mut desk = Desk::of(setting);
+        desk.protect("/**/.git/config", Protection::Guard);
+        desk.protect("/**/.git/hooks", Protection::Guard);
+        for script in [
+            "mkdir -p x/objects x/refs; echo 'ref: refs/heads/main' > x/HEAD",
+            "mkdir -p y/refs; echo 'ref: refs/heads/main' > y/HEAD; mkdir y/objects",
+            "mkdir z; echo 'ref: refs/heads/main' > z/HEAD; echo ../old > z/commondir",
+            "mkdir w; mkdir w/objects w/refs2; echo x > w/HEAD; mv w/refs2 w/refs",
+            "echo '[core]' >> old/config",
+            "echo x > old/hooks/post-update",
+            "cp old/config other; mv other old/config",
+        ] {
+            let clean = "rm -rf x y z w old other; git init -q --bare old && mkdir -p old/hooks";
+            let outside = |line: &str| desk.outside(&["bash", "-c", line]).status.success();
+            assert!(
+                outside(clean) && outside(script) && outside(clean),
+                "the probe must work outside: {script}"
+            );
+            desk.sh(script).bad();
+        }
+        // Its objects and branches are the agent's to write, and so are such names where no repository comes about.
+        desk.sh("mkdir -p free/hooks && echo x > free/config && echo x > free/HEAD && echo x > free/hooks/x && echo x > old/refs/x")
+            .good();
+    }
+}
