@@ -252,7 +252,10 @@ fn c021_the_rules_cannot_be_changed_from_inside() {
             assert_eq!(still.stdout, "", "{attempt}");
         }
         // Writing, replacing and linking are on record; removing and changing modes fail in the kernel.
-        let denied: String = crate::records(&kit, &["--denied"]).iter().map(ToString::to_string).collect();
+        let denied: String = crate::records(&kit, &["--denied"])
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert!(denied.contains("bailiwick.toml"), "{denied}");
         // What a person changes holds from the next start.
         trust(&kit, wide);

@@ -130,14 +130,69 @@ impl Aim {
 /// Finds what a path leads to, from a folder. The folder is asked for only where the path does not begin at the root.
 pub(crate) fn find(caller: &Caller, base: i32, path: &Path, aim: Aim) -> Result<Found, Errno> {
     let follow = aim.follows();
-    let start = start(caller, base, path)?;
+    let start = Start::of(caller, base, path)?;
     let last = if follow { flags() } else { flags() | OFlags::NOFOLLOW };
-    let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    match openat2(&start, path, last, Mode::empty(), how) {
+    match start.straight(path, last) {
         Ok(open) => Ok(Found::There(There::of(open)?)),
-        Err(Errno::LOOP) => Steps::begin(caller, start, path, follow).walk(),
-        Err(Errno::NOENT) if aim.makes() => Steps::begin(caller, start, path, follow).walk(),
+        Err(Errno::LOOP) => Steps::begin(caller, start.folder()?, path, follow).walk(),
+        Err(Errno::NOENT) if aim.makes() => match start.free_name(path) {
+            Some(place) => Ok(Found::Absent(place)),
+            None => Steps::begin(caller, start.folder()?, path, follow).walk(),
+        },
         Err(errno) => Err(errno),
+    }
+}
+
+/// Where a walk begins.
+enum Start {
+    /// At the root: the path says so.
+    Root,
+    /// At a folder of the caller's.
+    At(OwnedFd),
+}
+
+impl Start {
+    fn of(caller: &Caller, base: i32, path: &Path) -> Result<Self, Errno> {
+        if path.is_absolute() {
+            Ok(Self::Root)
+        } else {
+            caller.base(base).map(Self::At)
+        }
+    }
+
+    /// The kernel's own walk, where no link is on the way.
+    fn straight(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        match self {
+            Self::Root => openat2(CWD, path, flags, Mode::empty(), how),
+            Self::At(folder) => openat2(folder, path, flags, Mode::empty(), how),
+        }
+    }
+
+    /// The free name at the end of a path without links, which is what most files that are made have.
+    fn free_name(&self, path: &Path) -> Option<Absent> {
+        if path.as_os_str().as_bytes().ends_with(b"/") {
+            return None;
+        }
+        let (folder, name) = split_last(path)?;
+        let folder = self.straight(&folder, flags() | OFlags::DIRECTORY).ok()?;
+        let free = matches!(
+            openat(&folder, &name, flags() | OFlags::NOFOLLOW, Mode::empty()),
+            Err(Errno::NOENT)
+        );
+        let folder_path = path_of(&folder).ok().filter(|path| path.is_absolute())?;
+        free.then_some(Absent {
+            folder,
+            folder_path,
+            name,
+        })
+    }
+
+    fn folder(self) -> Result<OwnedFd, Errno> {
+        match self {
+            Self::Root => openat(CWD, c"/", flags(), Mode::empty()),
+            Self::At(folder) => Ok(folder),
+        }
     }
 }
 
@@ -171,14 +226,6 @@ pub(crate) fn at_name(place: &Absent) -> Result<There, Errno> {
         flags() | OFlags::NOFOLLOW,
         Mode::empty(),
     )?)
-}
-
-fn start(caller: &Caller, base: i32, path: &Path) -> Result<OwnedFd, Errno> {
-    if path.is_absolute() {
-        openat(CWD, c"/", flags(), Mode::empty())
-    } else {
-        caller.base(base)
-    }
 }
 
 fn is_proc(open: impl AsFd) -> bool {
