@@ -15,16 +15,24 @@ struct Item {
     rounds: usize,
     /// A shell line, or a program without arguments.
     line: &'static str,
+    /// Rules for ours; those of the preset where there are none.
+    rules: Option<&'static str>,
     prepare: fn(&Path),
 }
 
+/// Rules that tell programs apart: each start is looked at, and `git` is asked about.
+const JUDGED: &str = "extends = [\"coding\"]\n[commands]\ndeny = [\"git push\"]\n";
+/// Rules by which each opening of a file is looked at.
+const STRICT: &str = "extends = [\"coding\"]\n[fence]\nstrict = true\n";
+
 /// Loops of ten keep the start of the fence small against the work that is measured.
-const ITEMS: [Item; 5] = [
+const ITEMS: [Item; 17] = [
     Item {
         name: "start of `true`",
         aim: "at most 6 ms more than bare",
         rounds: 60,
         line: "true",
+        rules: None,
         prepare: |_| {},
     },
     Item {
@@ -32,6 +40,7 @@ const ITEMS: [Item; 5] = [
         aim: "within 4 % of bare",
         rounds: 9,
         line: "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done",
+        rules: None,
         prepare: |_| {},
     },
     Item {
@@ -39,6 +48,7 @@ const ITEMS: [Item; 5] = [
         aim: "within 4 % of bare",
         rounds: 15,
         line: "for i in 0 1 2 3 4 5 6 7 8 9; do git --no-optional-locks status --porcelain >/dev/null || exit 1; done",
+        rules: None,
         prepare: sample::repository,
     },
     Item {
@@ -46,6 +56,7 @@ const ITEMS: [Item; 5] = [
         aim: "within 4 % of bare",
         rounds: 15,
         line: "for i in 0 1 2 3 4 5 6 7 8 9; do rg --count needle . >/dev/null || exit 1; done",
+        rules: None,
         prepare: sample::repository,
     },
     Item {
@@ -53,6 +64,103 @@ const ITEMS: [Item; 5] = [
         aim: "within 4 % of bare",
         rounds: 7,
         line: "rm -f *.o prog; for f in *.c; do gcc -O1 -c \"$f\" || exit 1; done; gcc -o prog *.o && ./prog",
+        rules: None,
+        prepare: sample::c_project,
+    },
+    Item {
+        name: "the same, where starts are judged",
+        aim: "at most 60 µs more for each",
+        rounds: 9,
+        line: "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done",
+        rules: Some(JUDGED),
+        prepare: |_| {},
+    },
+    Item {
+        name: "100 × `git status` in a small tree, where git is asked about",
+        aim: "",
+        rounds: 9,
+        line: "i=0; while [ $i -lt 100 ]; do git --no-optional-locks status --porcelain >/dev/null; i=$((i+1)); done",
+        rules: Some(JUDGED),
+        prepare: sample::small_repository,
+    },
+    Item {
+        name: "20,000 starts by one program",
+        aim: "at most 60 µs more for each",
+        rounds: 5,
+        line: "./calls start 20000",
+        rules: None,
+        prepare: sample::calls,
+    },
+    Item {
+        name: "20,000 starts by one program, judged",
+        aim: "at most 60 µs more for each",
+        rounds: 5,
+        line: "./calls start 20000",
+        rules: Some(JUDGED),
+        prepare: sample::calls,
+    },
+    Item {
+        name: "20,000 files made",
+        aim: "",
+        rounds: 7,
+        line: "./calls make 20000",
+        rules: None,
+        prepare: sample::calls,
+    },
+    Item {
+        name: "200,000 opens to read",
+        aim: "",
+        rounds: 7,
+        line: "./calls open 200000",
+        rules: None,
+        prepare: sample::calls,
+    },
+    Item {
+        name: "20,000 opens to read, strict",
+        aim: "",
+        rounds: 7,
+        line: "./calls open 20000",
+        rules: Some(STRICT),
+        prepare: sample::calls,
+    },
+    Item {
+        name: "20,000 connections to itself",
+        aim: "at most 60 µs more for each",
+        rounds: 7,
+        line: "./calls connect 20000",
+        rules: None,
+        prepare: sample::calls,
+    },
+    Item {
+        name: "`git checkout` there and back, 20,000 files",
+        aim: "within 4 % of bare",
+        rounds: 5,
+        line: "git checkout -q other && git checkout -q main",
+        rules: None,
+        prepare: sample::two_branches,
+    },
+    Item {
+        name: "`cargo build` of 40 modules",
+        aim: "within 4 % of bare",
+        rounds: 5,
+        line: "rm -rf target && cargo build -q --offline",
+        rules: None,
+        prepare: sample::cargo_project,
+    },
+    Item {
+        name: "`npm install` of 40 packages, 4,000 files",
+        aim: "within 4 % of bare",
+        rounds: 5,
+        line: "rm -rf node_modules && npm install --offline --no-audit --no-fund --no-package-lock --silent",
+        rules: None,
+        prepare: sample::npm_project,
+    },
+    Item {
+        name: "C build of 60 files, strict",
+        aim: "",
+        rounds: 5,
+        line: "rm -f *.o prog; for f in *.c; do gcc -O1 -c \"$f\" || exit 1; done; gcc -o prog *.o && ./prog",
+        rules: Some(STRICT),
         prepare: sample::c_project,
     },
 ];
@@ -63,6 +171,10 @@ pub fn measure(options: &Options, table: &mut Table) {
     for item in wanted {
         let kit = Bailiwick::new();
         (item.prepare)(&kit.project());
+        if let Some(rules) = item.rules {
+            kit.write("bailiwick.toml", rules);
+            kit.run(&["trust"]).ok();
+        }
         let words: Vec<&str> = match item.line {
             "true" => vec!["true"],
             line => vec!["sh", "-c", line],

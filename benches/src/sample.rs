@@ -33,6 +33,109 @@ pub fn repository(folder: &Path) {
     git(folder, &["status", "--porcelain"]);
 }
 
+/// A git repository with one committed file.
+pub fn small_repository(folder: &Path) {
+    std::fs::write(folder.join("one"), "one\n").expect("the project is writable");
+    git(folder, &["init", "--quiet"]);
+    git(folder, &["add", "."]);
+    commit(folder, "one");
+}
+
+/// The large repository with a second branch, on which each file has another content.
+pub fn two_branches(folder: &Path) {
+    repository(folder);
+    git(folder, &["branch", "--quiet", "-M", "main"]);
+    git(folder, &["checkout", "--quiet", "-b", "other"]);
+    for outer in 0..200 {
+        for number in 0..100 {
+            let file = folder.join(format!("d{outer:03}/f{number:02}.txt"));
+            std::fs::write(file, format!("other {outer} {number}\n")).expect("the project is writable");
+        }
+    }
+    git(folder, &["add", "."]);
+    commit(folder, "other");
+    git(folder, &["checkout", "--quiet", "main"]);
+}
+
+fn commit(folder: &Path, message: &str) {
+    let who = ["-c", "user.name=t", "-c", "user.email=t@example.test"];
+    git(
+        folder,
+        &[who.as_slice(), &["commit", "--quiet", "-m", message]].concat(),
+    );
+}
+
+/// A program that makes one kind of call again and again.
+pub fn calls(folder: &Path) {
+    let source = folder.join("calls.c");
+    std::fs::write(&source, include_str!("calls.c")).expect("the project is writable");
+    let built = Command::new("gcc")
+        .args(["-O1", "-o"])
+        .arg(folder.join("calls"))
+        .arg(&source)
+        .status();
+    assert!(built.is_ok_and(|status| status.success()), "gcc failed");
+}
+
+/// A Rust program of 40 modules, without dependencies.
+pub fn cargo_project(folder: &Path) {
+    let manifest = "[package]\nname = \"sample\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    std::fs::write(folder.join("Cargo.toml"), manifest).expect("the project is writable");
+    std::fs::create_dir(folder.join("src")).expect("the project is writable");
+    let mut main = String::new();
+    let mut sum = String::new();
+    for number in 0..40 {
+        let mut text = String::new();
+        for step in 0..20 {
+            let _ = writeln!(
+                text,
+                "pub fn step_{step}(x: u64) -> String {{ let all: Vec<u64> = (0..x).map(|n| n * {step}).collect(); format!(\"{{all:?}}\") }}"
+            );
+        }
+        std::fs::write(folder.join(format!("src/part_{number}.rs")), text).expect("the project is writable");
+        let _ = writeln!(main, "mod part_{number};");
+        let _ = writeln!(sum, "    println!(\"{{}}\", part_{number}::step_3(3).len());");
+    }
+    let _ = writeln!(main, "#![allow(dead_code)]");
+    let main = format!(
+        "#![allow(dead_code)]\n{}fn main() {{\n{sum}}}\n",
+        main.replace("#![allow(dead_code)]\n", "")
+    );
+    std::fs::write(folder.join("src/main.rs"), main).expect("the project is writable");
+}
+
+/// A Node project whose 40 packages of 100 files each lie beside it as archives.
+pub fn npm_project(folder: &Path) {
+    let mut dependencies = Vec::new();
+    for number in 0..40 {
+        let name = format!("p{number:02}");
+        let package = folder.join("made").join("package");
+        std::fs::create_dir_all(&package).expect("the project is writable");
+        let manifest = format!("{{\"name\": \"{name}\", \"version\": \"1.0.0\"}}");
+        std::fs::write(package.join("package.json"), manifest).expect("the project is writable");
+        for file in 0..100 {
+            let text = format!("module.exports = {number} + {file};\n");
+            std::fs::write(package.join(format!("f{file:02}.js")), text).expect("the project is writable");
+        }
+        let archive = folder.join(format!("{name}.tgz"));
+        let packed = Command::new("tar")
+            .arg("-czf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(folder.join("made"))
+            .arg("package")
+            .status();
+        assert!(packed.is_ok_and(|status| status.success()), "tar failed");
+        dependencies.push(format!("\"{name}\": \"file:{name}.tgz\""));
+    }
+    std::fs::remove_dir_all(folder.join("made")).expect("the project is writable");
+    let manifest = format!(
+        "{{\"name\": \"sample\", \"version\": \"1.0.0\", \"dependencies\": {{{}}}}}",
+        dependencies.join(", ")
+    );
+    std::fs::write(folder.join("package.json"), manifest).expect("the project is writable");
+}
+
 fn git(folder: &Path, arguments: &[&str]) {
     let status = Command::new("git").current_dir(folder).args(arguments).status();
     assert!(status.is_ok_and(|status| status.success()), "git {arguments:?} failed");
