@@ -16,8 +16,8 @@ use seccompiler::{
 };
 
 use crate::syscalls::{
-    AGENT, ATTRIBUTES, GATE, MEDDLING, NAMING, OLDER_NAMING, OLDER_WATCHED, OPENING, REFUSED, SHARED, STARTING,
-    SUPERVISOR, WATCHED,
+    AGENT, ATTRIBUTES, CONNECTING, GATE, MEDDLING, NAMING, OLDER_NAMING, OLDER_WATCHED, OPENING, REFUSED, SHARED,
+    STARTING, SUPERVISOR, WATCHED,
 };
 use crate::table::{self, Answer};
 
@@ -93,7 +93,7 @@ pub(crate) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
     /// The filters of an agent at level `namespace`: the first of them asks a supervisor about what gets a name or may be
-    /// written.
+    /// written, and about connections.
     pub(crate) fn agent() -> Result<Self, LaunchFault> {
         Self::mounted(false)
     }
@@ -104,13 +104,16 @@ impl Filters {
     }
 
     fn mounted(strict: bool) -> Result<Self, LaunchFault> {
-        let watched = NAMING.iter().chain(OLDER_NAMING).chain(STARTING);
+        let watched = NAMING.iter().chain(OLDER_NAMING).chain(STARTING).chain(CONNECTING);
         let watched = watched.map(|call| (*call, Answer::Watch));
         let opening = OPENING.iter().map(|(call, flags)| match strict {
             true => (*call, Answer::Watch),
             false => (*call, Answer::WatchIf(*flags, WRITING)),
         });
-        Self::of(AGENT, &[], &watched.chain(opening).collect::<Vec<_>>())
+        let mut filters = Self::of(AGENT, &[], &watched.chain(opening).collect::<Vec<_>>())?;
+        let roads = compile(roads_past_connect(), libc::EPERM).map_err(refused)?;
+        filters.0.push(roads);
+        Ok(filters)
     }
 
     /// The filters of an agent at level `process`: the first of them asks a supervisor.
@@ -282,25 +285,15 @@ fn other_identities() -> Result<Rules, Fault> {
     Ok(rules)
 }
 
-/// Where the network is the machine's: no datagrams, whose addresses lie in memory; no connection but by the call that
-/// is watched (tcp(7), "TCP_FASTOPEN"); no signals by way of a descriptor.
-fn shared_network() -> Result<Rules, Fault> {
+/// Whom a message goes to is said by the call that is watched alone: no datagrams to Unix sockets, whose addresses lie in
+/// memory, and no connection that begins with its first bytes (tcp(7), "TCP_FASTOPEN").
+fn roads_past_connect() -> Result<Rules, Fault> {
     const STREAM: u64 = 1;
     const SEQUENCED: u64 = 5;
     const FASTOPEN: u64 = 0x2000_0000;
     const TCP: u64 = 6;
     const FASTOPEN_OPTIONS: [u64; 2] = [23, 30];
-    /// `SO_PASSPIDFD` and `SO_PEERPIDFD`.
-    const PASS_PROCESS: u64 = 76;
-    const PEER_PROCESS: u64 = 77;
     let mut rules = Rules::new();
-    let mut sockets = Vec::new();
-    for family in [INET, INET6] {
-        sockets.push(all_of([
-            when(0, SeccompCmpOp::Eq, family),
-            when(1, SeccompCmpOp::MaskedEq(TYPE), 2),
-        ])?);
-    }
     let mut local = Vec::new();
     for kind in (0..=TYPE).filter(|kind| ![STREAM, SEQUENCED].contains(kind)) {
         local.push(all_of([
@@ -309,22 +302,40 @@ fn shared_network() -> Result<Rules, Fault> {
         ])?);
     }
     rules.insert(libc::SYS_socketpair, local.clone());
-    sockets.append(&mut local);
-    rules.insert(libc::SYS_socket, sockets);
+    rules.insert(libc::SYS_socket, local);
     for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
         rules.insert(
             call,
             vec![all_of([when(flags, SeccompCmpOp::MaskedEq(FASTOPEN), FASTOPEN)])?],
         );
     }
-    let option =
-        |(level, option): (u64, u64)| all_of([when(1, SeccompCmpOp::Eq, level), when(2, SeccompCmpOp::Eq, option)]);
-    let fast = FASTOPEN_OPTIONS.map(|number| option((TCP, number)));
-    let mut set = fast.into_iter().collect::<Result<Vec<_>, _>>()?;
-    set.push(option((SOCKET_LEVEL, PASS_PROCESS))?);
-    rules.insert(libc::SYS_setsockopt, set);
+    let fast = FASTOPEN_OPTIONS.map(|number| option(TCP, number));
+    rules.insert(libc::SYS_setsockopt, fast.into_iter().collect::<Result<_, _>>()?);
+    Ok(rules)
+}
+
+/// An option of a socket.
+fn option(level: u64, option: u64) -> Result<SeccompRule, Fault> {
+    all_of([when(1, SeccompCmpOp::Eq, level), when(2, SeccompCmpOp::Eq, option)])
+}
+
+/// Where the network is the machine's: besides, no datagrams at all, and no signals by way of a descriptor.
+fn shared_network() -> Result<Rules, Fault> {
+    /// `SO_PASSPIDFD` and `SO_PEERPIDFD`.
+    const PASS_PROCESS: u64 = 76;
+    const PEER_PROCESS: u64 = 77;
+    let mut rules = roads_past_connect()?;
+    for family in [INET, INET6] {
+        let datagrams = all_of([
+            when(0, SeccompCmpOp::Eq, family),
+            when(1, SeccompCmpOp::MaskedEq(TYPE), 2),
+        ])?;
+        rules.entry(libc::SYS_socket).or_default().push(datagrams);
+    }
+    let pass = option(SOCKET_LEVEL, PASS_PROCESS)?;
+    rules.entry(libc::SYS_setsockopt).or_default().push(pass);
     // A descriptor of the process at the other end takes signals.
-    rules.insert(libc::SYS_getsockopt, vec![option((SOCKET_LEVEL, PEER_PROCESS))?]);
+    rules.insert(libc::SYS_getsockopt, vec![option(SOCKET_LEVEL, PEER_PROCESS)?]);
     // F_SETOWN and F_SETOWN_EX.
     let owners = [8, 15].map(|request| all_of([when(1, SeccompCmpOp::Eq, request)]));
     rules.insert(libc::SYS_fcntl, owners.into_iter().collect::<Result<_, _>>()?);
@@ -407,7 +418,7 @@ mod tests {
     #[test]
     fn p13_the_filters_compile_and_fit_the_kernel() {
         for (filters, count) in [
-            (Filters::agent().unwrap(), 3),
+            (Filters::agent().unwrap(), 4),
             (Filters::watched_agent().unwrap(), 5),
             (Filters::gate().unwrap(), 3),
             (Filters::supervisor().unwrap(), 4),

@@ -6,11 +6,11 @@
 //! traced or signalled from inside, and reads nothing that the program writes.
 //! See: pid_namespaces(7), capabilities(7), pty(7), prctl(2).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bailiwick_gate::{BindMode, FencePlan, FenceReport, LaunchFault, Stdio, decode, encode};
 use bailiwick_model::{AbsPath, Level};
@@ -101,7 +101,7 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     let plan = orders.plan;
     set_parent_process_death_signal(Some(Signal::KILL)).or_say(|| "cannot tie the fence to its launcher".into())?;
     rustix::system::sethostname(plan.hostname.as_bytes()).or_say(|| "cannot set the host name inside".into())?;
-    let listeners = network::sockets(&plan.listen)?;
+    let served = network::sockets(&plan.listen)?;
     let mut trees = match orders.trees {
         Some(trees) => trees,
         None => Trees::open(plan, None)?,
@@ -138,8 +138,11 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
             .cloned()
             .chain(found.sockets_covered())
             .chain(found.warnings)
+            .chain(served.warnings)
             .collect(),
     };
+    // What the supervisor makes has the caller's.
+    rustix::process::umask(Mode::empty());
     // Below the agent's own floor: what the supervisor does for it stays on the same trees.
     Floor::of(plan, &trees, orders.landlock)?.lay()?;
     let (mine, theirs) = Channel::pair().or_say(|| "cannot make a channel".into())?;
@@ -155,14 +158,16 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     let children = Arc::new(Children::of(starting.pid));
     let charge = Charge {
         mediator: orders.mediator,
+        doors: served.doors,
+        diagnosis: served.diagnosis.map(Mutex::new),
         ..charge(plan, &trees, orders.readings, &children)
     };
     let pid = starting.supervised(mine, charge)?;
-    let mut along: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
+    let mut along: Vec<_> = served.sockets.iter().map(AsFd::as_fd).collect();
     along.extend(stdio.master.as_ref().map(AsFd::as_fd));
     let started = Hear::Started {
         report,
-        listeners: listeners.len(),
+        listeners: served.sockets.len(),
         terminal: stdio.master.is_some(),
     };
     launcher
@@ -205,6 +210,8 @@ fn charge(plan: &FencePlan, trees: &Trees, readings: Readings, children: &Arc<Ch
         memory: MEMORY.into(),
         mounted: true,
         doors: Vec::new(),
+        ports: ports(plan),
+        diagnosis: None,
         terminal: None,
         signals_stay: true,
         task: plan.task,
@@ -214,6 +221,11 @@ fn charge(plan: &FencePlan, trees: &Trees, readings: Readings, children: &Arc<Ch
         known: program::known(plan),
         children: Arc::clone(children),
     }
+}
+
+/// The ports on which a host outside may be named at all.
+pub(crate) fn ports(plan: &FencePlan) -> Option<BTreeSet<u16>> {
+    plan.ports.as_ref().map(|ports| ports.iter().copied().collect())
 }
 
 /// What becomes the program's input and output.

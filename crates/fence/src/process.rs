@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use bailiwick_gate::{FencePlan, FenceReport, LaunchFault};
 use bailiwick_model::AbsPath;
 use rustix::fs::{AtFlags, CWD, statat};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, Signal, WaitOptions, getegid, geteuid, kill_process, wait};
 
 use crate::channel::Channel;
@@ -29,6 +28,7 @@ use crate::errand;
 use crate::fault::{Says, failed, hint};
 use crate::floor::Floor;
 use crate::inside::{self, Beginning, Ends, Orders, Program};
+use crate::network;
 use crate::order::Hear;
 use crate::program;
 use crate::search::{self, Found};
@@ -219,6 +219,8 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
         memory: scratch.first.join(MEMORY),
         mounted: false,
         doors,
+        ports: inside::ports(plan),
+        diagnosis: None,
         terminal,
         signals_stay: orders.landlock >= SIGNALS_STAY,
         task: plan.task,
@@ -265,15 +267,7 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
 
 /// A pair for each port that is served outside: connections are handed through it.
 fn doors(plan: &FencePlan) -> Result<(Vec<Door>, Vec<OwnedFd>), LaunchFault> {
-    let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-    let made = plan.listen.iter().map(|listen| {
-        let (own, gate) = pair().or_say(|| format!("cannot serve port {} inside", listen.port))?;
-        let door = Door {
-            listen: *listen,
-            gate: own,
-        };
-        Ok((door, gate))
-    });
+    let made = plan.listen.iter().map(|listen| network::door(*listen));
     Ok(made.collect::<Result<Vec<_>, LaunchFault>>()?.into_iter().unzip())
 }
 

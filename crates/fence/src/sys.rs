@@ -138,6 +138,89 @@ pub(crate) fn loopback_up(socket: impl AsFd) -> io::Result<()> {
     if done == 0 { Ok(()) } else { last_error() }
 }
 
+/// True where a process of this process table listens on what a Unix socket is connected to: one of elsewhere has no number
+/// here (`SO_PEERCRED` in unix(7)).
+pub(crate) fn is_listened_on_inside(socket: impl AsFd) -> bool {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = libc::socklen_t::try_from(size_of_val(&peer)).unwrap_or(0);
+    // SAFETY: the structure is alive over the call, and of the size that is given.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            std::ptr::from_mut(&mut peer).cast(),
+            &raw mut size,
+        )
+    };
+    done == 0 && peer.pid > 0
+}
+
+/// Has a packet socket pass datagrams alone whose target is neither of the loopback nor the fence's own, once each, and
+/// of each no more than its heads.
+pub(crate) fn only_stray_datagrams(socket: impl AsFd) -> io::Result<()> {
+    const BYTE: u16 = 0x30;
+    const HALF: u16 = 0x28;
+    const WORD: u16 = 0x20;
+    const EQUAL: u16 = 0x15;
+    const ANY_BIT: u16 = 0x45;
+    const SHIFT_RIGHT: u16 = 0x74;
+    const ANSWER: u16 = 0x06;
+    /// Where the filter finds to whom the network gives the packet; 0 is this host.
+    const TO_WHOM: u32 = 0xffff_f004;
+    const UDP: u32 = 17;
+    /// Both heads of IPv6, or those of IPv4 with all options.
+    const HEADS: u32 = 68;
+    let own = crate::network::OWN.to_bits();
+    let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+    let mut filter = [
+        step(BYTE, TO_WHOM, 0, 0),
+        step(EQUAL, 0, 0, 23),
+        step(BYTE, 0, 0, 0),
+        step(SHIFT_RIGHT, 4, 0, 0),
+        step(EQUAL, 4, 0, 8),
+        // IPv4: the protocol, the first fragment, a target elsewhere.
+        step(BYTE, 9, 0, 0),
+        step(EQUAL, UDP, 0, 18),
+        step(HALF, 6, 0, 0),
+        step(ANY_BIT, 0x1fff, 16, 0),
+        step(WORD, 16, 0, 0),
+        step(EQUAL, own, 14, 0),
+        step(SHIFT_RIGHT, 24, 0, 0),
+        step(EQUAL, 127, 12, 11),
+        // IPv6: the protocol, a target that is not `::1`.
+        step(EQUAL, 6, 0, 11),
+        step(BYTE, 6, 0, 0),
+        step(EQUAL, UDP, 0, 9),
+        step(WORD, 24, 0, 0),
+        step(EQUAL, 0, 0, 6),
+        step(WORD, 28, 0, 0),
+        step(EQUAL, 0, 0, 4),
+        step(WORD, 32, 0, 0),
+        step(EQUAL, 0, 0, 2),
+        step(WORD, 36, 0, 0),
+        step(EQUAL, 1, 1, 0),
+        step(ANSWER, HEADS, 0, 0),
+        step(ANSWER, 0, 0, 0),
+    ];
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).unwrap_or(0),
+        filter: filter.as_mut_ptr(),
+    };
+    let size = libc::socklen_t::try_from(size_of_val(&program)).unwrap_or(0);
+    // SAFETY: the program and what it points to are alive over the call, which only reads them.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            std::ptr::from_ref(&program).cast(),
+            size,
+        )
+    };
+    if done == 0 { Ok(()) } else { last() }
+}
+
 /// Blocks SIGCHLD and makes a descriptor that tells of it.
 pub(crate) fn child_signals() -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised by `sigemptyset` before use; the new descriptor is ours alone.

@@ -398,6 +398,9 @@ pub(crate) const STARTING: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
 /// Where starts are judged, what could change a program after it was judged is refused.
 pub(crate) const MEDDLING: &[c_long] = &[libc::SYS_ptrace, libc::SYS_process_vm_writev];
 
+/// At level `namespace` these wait for the supervisor too: it leads a connection where it may go.
+pub(crate) const CONNECTING: &[c_long] = &[libc::SYS_connect];
+
 /// Older forms of what gives a name.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const OLDER_NAMING: &[c_long] = &[

@@ -61,6 +61,9 @@ pub struct FencePlan {
     pub identity: IdMap,
     /// Sockets that listen inside and are served outside, in the order in which they are handed back.
     pub listen: Vec<Listen>,
+    /// The ports on which rules name a host outside; none where that may be any. A connection to another port of a host
+    /// outside is refused at once.
+    pub ports: Option<Vec<u16>>,
     /// Limits.
     pub limits: Limits,
     /// What the program's input and output are.
@@ -129,19 +132,19 @@ pub struct IdMap {
     pub owner: Option<(u32, u32)>,
 }
 
-/// A socket that listens on the loopback inside.
+/// What is served inside from outside: mostly a socket that listens on the loopback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listen {
-    /// The address inside.
+    /// The address inside; unspecified where it is not one.
     pub address: Ipv4Addr,
-    /// The port inside.
+    /// The port inside; 0 where it is not one.
     pub port: u16,
-    /// Stream or datagram.
+    /// What comes in.
     pub kind: ListenKind,
 }
 
-/// Stream or datagram.
+/// What comes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListenKind {
@@ -149,6 +152,11 @@ pub enum ListenKind {
     Stream,
     /// UDP.
     Datagram,
+    /// TCP to every address that is not the fence's own. Connections are handed over one by one, each with the address that
+    /// was asked for, and what was refused before that ([`Handed`](crate::Handed)).
+    Elsewhere,
+    /// The heads of datagrams that are meant for an address outside, and go nowhere. Level `namespace` only.
+    Strays,
 }
 
 /// A port of the machine's loopback that is served at the same port inside.

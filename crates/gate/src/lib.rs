@@ -10,6 +10,7 @@
 //! Not here: deciding (`mediator`), sockets (whoever holds them): everything here is handed bytes and hands out bytes.
 
 mod client;
+mod handed;
 mod launch;
 mod ledger;
 mod mediator;
@@ -19,6 +20,7 @@ mod store;
 mod wire;
 
 pub use client::{Client, ClientFault, Reply};
+pub use handed::{Handed, HandedFault, MAX_HANDED};
 pub use launch::{
     Bind, BindMode, FencePlan, FenceReport, IdMap, Launch, LaunchFault, Limits, Listen, ListenKind, LoopbackPort,
     Protected, Protection, Stdio,

@@ -16,6 +16,7 @@ use bailiwick_model::{
 use crate::breadth::narrowness;
 use crate::policy::Policy;
 use crate::rule::{Rule, host_of};
+use crate::settings::names_a_stream;
 
 impl Policy {
     /// Decides about a request by the rules alone: step 3 of a decision.
@@ -71,7 +72,7 @@ impl Policy {
             if let Some(refusal) = self.address_refused(request, &rules, satisfied) {
                 return refusal;
             }
-            decision.obligations = Self::duties_of_reach(request);
+            decision.obligations = Self::duties_of_reach(request, &rules);
         }
         decision
     }
@@ -264,7 +265,7 @@ impl Policy {
         (is_place && literal) || self.settings().hosts.contains_key(host)
     }
 
-    fn duties_of_reach(request: &Request) -> Vec<Obligation> {
+    fn duties_of_reach(request: &Request, rules: &[&Rule]) -> Vec<Obligation> {
         let mut duties = Vec::new();
         let address = dialled(request);
         if let Some(address) = address {
@@ -275,8 +276,9 @@ impl Policy {
                 Some(address) => AddressClass::of(address) == AddressClass::Loopback,
                 None => host.is_localhost(),
             };
-            // A named local service, a database say, need not speak TLS.
-            if !loops {
+            // A service that is named by its port, a database say, need not speak TLS.
+            let named = |rule: &&Rule| rule.layer() == Layer::Context && names_a_stream(rule.act());
+            if !loops && !rules.iter().any(named) {
                 duties.push(Obligation::MatchServerName);
             }
         }

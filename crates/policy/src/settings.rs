@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    ANY_PORT, AbsPath, AddressClass, Host, HostPattern, Layer, Level, ResourcePattern, Verb, VerbPattern, Verdict,
+    ANY_PORT, AbsPath, Act, AddressClass, Host, HostPattern, Layer, Level, ResourcePattern, Verb, VerbPattern, Verdict,
 };
 
 use crate::outward::{Device, Published};
@@ -81,6 +81,10 @@ pub struct Settings {
     pub loopback_ports: Vec<LoopbackPort>,
     /// Hosts and ports that rules of the context allow by their full name.
     pub direct_endpoints: Vec<(Host, u16)>,
+    /// Hosts and ports that rules of the context name as plain streams.
+    pub streams: BTreeSet<(Host, u16)>,
+    /// The ports on which rules of the context name a host; none where one names all.
+    pub ports: Option<BTreeSet<u16>>,
 }
 
 impl Settings {
@@ -128,6 +132,7 @@ impl Settings {
     pub(crate) fn derive(&mut self, rules: &[Rule]) {
         let mut loopback: BTreeMap<u16, bool> = BTreeMap::new();
         let mut direct = BTreeSet::new();
+        let mut ports = Some(BTreeSet::new());
         for rule in rules {
             if rule.layer() != Layer::Context || rule.effect == Verdict::Deny {
                 continue;
@@ -139,9 +144,18 @@ impl Settings {
                 }
                 _ => continue,
             };
+            if port == ANY_PORT {
+                ports = None;
+            }
+            ports.iter_mut().for_each(|ports: &mut BTreeSet<u16>| {
+                ports.insert(port);
+            });
             let HostPattern::Exact(host) = host else { continue };
             if port == ANY_PORT {
                 continue;
+            }
+            if names_a_stream(rule.act()) {
+                self.streams.insert((host.clone(), port));
             }
             let loops = host.is_localhost()
                 || host
@@ -160,6 +174,19 @@ impl Settings {
             .map(|(port, http)| LoopbackPort { port, http })
             .collect();
         self.direct_endpoints = direct.into_iter().collect();
+        self.ports = ports;
+    }
+}
+
+/// True for an act that names a port on which something else than HTTP over TLS is spoken: a database, a shell. There the
+/// client's first words are not insisted on.
+pub(crate) fn names_a_stream(act: &Act) -> bool {
+    const HTTPS: u16 = 443;
+    match &act.resource {
+        ResourcePattern::Endpoint { port, .. } => {
+            act.verb == VerbPattern::One(Verb::Tunnel) && ![ANY_PORT, HTTPS].contains(port)
+        }
+        _ => false,
     }
 }
 

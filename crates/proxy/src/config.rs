@@ -1,6 +1,6 @@
 //! What the gate is told when it starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bailiwick_model::{Host, TaskId};
@@ -31,14 +31,14 @@ pub enum Service {
     DnsDatagram,
     /// DNS over streams.
     DnsStream,
-    /// Connections of programs that know no proxy: the address they were made to stands for a name (see
-    /// [`SYNTHETIC`](crate::SYNTHETIC)).
-    Transparent {
-        /// The port that is meant.
-        port: u16,
-        /// True for plain HTTP, false for TLS that is passed on unread.
-        http: bool,
+    /// Connections of programs that know no proxy, to any address that is not the fence's own: one that stands for a name
+    /// (see [`SYNTHETIC`](crate::SYNTHETIC)), or one of the world's.
+    Elsewhere {
+        /// Endpoints that rules name as plain streams: whoever connects there need say nothing before it is asked about.
+        streams: BTreeSet<(Host, u16)>,
     },
+    /// The heads of datagrams that go nowhere.
+    Strays,
     /// Plain HTTP for a port of the machine's loopback.
     LoopbackHttp {
         /// The port.
@@ -72,7 +72,10 @@ mod tests {
                 Service::Proxy,
                 Service::DnsDatagram,
                 Service::DnsStream,
-                Service::Transparent { port: 80, http: true },
+                Service::Elsewhere {
+                    streams: [(Host::parse("db.test").unwrap(), 5432)].into(),
+                },
+                Service::Strays,
                 Service::LoopbackHttp { port: 11434 },
                 Service::LoopbackStream { port: 5432 },
                 Service::Direct {

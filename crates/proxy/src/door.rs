@@ -1,13 +1,15 @@
-//! Where connections of the fence come in: a listening socket inside, or, where the fence has no network of its own, a
-//! channel through which its supervisor hands them over one by one.
+//! Where connections of the fence come in: a listening socket inside, or a channel through which its supervisor hands them
+//! over one by one, each with the address that was asked for, and tells what it refused by itself.
 //!
 //! Trust: whoever connects is hostile; the channel is the supervisor's.
 //! See: unix(7), SCM_RIGHTS.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use bailiwick_gate::{Handed, MAX_HANDED};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg, sockopt};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
@@ -34,40 +36,64 @@ impl Door {
         TcpListener::from_std(listener).map(Self::Listening)
     }
 
-    /// Waits for the next connection.
-    pub(crate) async fn accept(&self) -> io::Result<TcpStream> {
+    /// Waits for what comes next.
+    pub(crate) async fn accept(&self) -> io::Result<Came> {
         match self {
-            Self::Listening(listener) => listener.accept().await.map(|(stream, _)| stream),
+            Self::Listening(listener) => listener
+                .accept()
+                .await
+                .map(|(stream, _)| Came::Connection(stream, None)),
             Self::Handed(channel) => {
-                let taken = channel.async_io(Interest::READABLE, || take(channel)).await?;
-                let stream = std::net::TcpStream::from(taken);
-                stream.set_nonblocking(true)?;
-                TcpStream::from_std(stream)
+                let (message, connection) = channel.async_io(Interest::READABLE, || take(channel)).await?;
+                match (message, connection) {
+                    (Handed::Connection(address), Some(connection)) => {
+                        let stream = std::net::TcpStream::from(connection);
+                        stream.set_nonblocking(true)?;
+                        Ok(Came::Connection(TcpStream::from_std(stream)?, Some(address)))
+                    }
+                    (Handed::Refused { what, why }, None) => Ok(Came::Refused { what, why }),
+                    _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+                }
             }
         }
     }
 }
 
-/// Takes one connection from the channel.
-fn take(channel: impl AsFd) -> io::Result<OwnedFd> {
+/// What comes in.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// A connection, and the address that it was made to where the supervisor made it.
+    Connection(TcpStream, Option<SocketAddr>),
+    /// The supervisor has refused something.
+    Refused {
+        /// What was asked for.
+        what: String,
+        /// Why it was refused.
+        why: String,
+    },
+}
+
+/// Takes one message from the channel.
+fn take(channel: impl AsFd) -> io::Result<(Handed, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0u8; 1];
+    let mut text = [0u8; MAX_HANDED];
     let got = recvmsg(
         channel,
-        &mut [IoSliceMut::new(&mut byte)],
+        &mut [IoSliceMut::new(&mut text)],
         &mut control,
         RecvFlags::CMSG_CLOEXEC,
     )?;
+    if got.bytes == 0 {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+    }
     let connection = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut all) => all.next(),
         _ => None,
     });
-    match connection {
-        Some(connection) => Ok(connection),
-        None if got.bytes == 0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
-        None => Err(io::Error::from(io::ErrorKind::InvalidData)),
-    }
+    let text = std::str::from_utf8(text.get(..got.bytes).unwrap_or_default());
+    let message = text.ok().and_then(|text| text.parse().ok());
+    Ok((message.ok_or(io::ErrorKind::InvalidData)?, connection))
 }
 
 #[cfg(test)]
@@ -93,20 +119,26 @@ mod tests {
         let mut control = SendAncillaryBuffer::new(&mut space);
         let along = [accepted.as_fd()];
         assert!(control.push(SendAncillaryMessage::ScmRights(&along)));
-        sendmsg(
-            &theirs,
-            &[std::io::IoSlice::new(b".")],
-            &mut control,
-            SendFlags::empty(),
-        )
-        .unwrap();
+        let say = |message: &str, control: &mut SendAncillaryBuffer| {
+            let message = [std::io::IoSlice::new(message.as_bytes())];
+            sendmsg(&theirs, &message, control, SendFlags::empty()).unwrap();
+        };
+        say("connection 93.184.216.34:443", &mut control);
+        say("refused connect 1.2.3.4:5\nwhy", &mut SendAncillaryBuffer::default());
+        say("connection 1.2.3.4:5", &mut SendAncillaryBuffer::default());
         drop(accepted);
-        let mut stream = door.accept().await.unwrap();
+        let Came::Connection(mut stream, Some(address)) = door.accept().await.unwrap() else {
+            panic!("no connection");
+        };
+        assert_eq!(address, "93.184.216.34:443".parse().unwrap());
         agent.write_all(b"ping").unwrap();
         drop(agent);
         let mut text = String::new();
         stream.read_to_string(&mut text).await.unwrap();
         assert_eq!(text, "ping");
+        let came = door.accept().await.unwrap();
+        assert!(matches!(came, Came::Refused { what, .. } if what == "connect 1.2.3.4:5"));
+        assert!(door.accept().await.is_err(), "without the connection");
         drop(theirs);
         assert!(door.accept().await.is_err());
     }

@@ -6,6 +6,7 @@
 //! anew, so that nothing in a head or a body is read as another request by the server.
 //! See: RFC 9110 section 7.6 (what a proxy passes on), RFC 9112 sections 3.2 and 6.3.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -49,6 +50,13 @@ pub(crate) enum Road {
         /// The port.
         port: u16,
     },
+    /// Straight, to an address that stands for no name: the Host line says which is meant.
+    Address {
+        /// The address.
+        address: IpAddr,
+        /// The port.
+        port: u16,
+    },
     /// Straight, to a socket that stands for a port of the machine's loopback.
     Loopback {
         /// The port.
@@ -66,6 +74,9 @@ fn flaw(code: Code, why: impl Into<String>) -> Flaw {
 impl Road {
     /// The one URL that a request is for.
     pub(crate) fn url_of(&self, uri: &Uri, headers: &HeaderMap) -> Result<HttpUrl, Flaw> {
+        if let Self::Address { address, port } = self {
+            return Self::named(*address, *port, headers)?.url_of(uri, headers);
+        }
         let url = match (self, uri.scheme_str()) {
             (Self::Proxy, None) => {
                 return Err(flaw(
@@ -77,6 +88,7 @@ impl Road {
                 HttpUrl::parse(&uri.to_string()).map_err(|fault| flaw(Code::MalformedRequest, fault.to_string()))?
             }
             (Self::Straight { host, port }, None) => Self::own(host.clone(), *port, uri)?,
+            (Self::Address { address, port }, None) => Self::own(Host::Address(*address), *port, uri)?,
             (Self::Loopback { port }, None) => Self::own(Host::Address([127, 0, 0, 1].into()), *port, uri)?,
         };
         if url.scheme == Scheme::Https {
@@ -90,7 +102,7 @@ impl Road {
         match (named.next(), named.next(), self) {
             (Some(_), Some(_), _) => return Err(flaw(Code::MalformedRequest, "there are two Host lines")),
             (None, _, Self::Proxy) => {}
-            (None, _, Self::Straight { .. } | Self::Loopback { .. }) => {
+            (None, _, Self::Straight { .. } | Self::Address { .. } | Self::Loopback { .. }) => {
                 return Err(flaw(Code::MalformedRequest, "there is no Host line"));
             }
             (Some(line), None, _) => {
@@ -107,20 +119,33 @@ impl Road {
                         ));
                     }
                     Self::Proxy => {}
-                    Self::Straight { .. } | Self::Loopback { .. } => {
+                    Self::Straight { .. } | Self::Address { .. } | Self::Loopback { .. } => {
                         self.check_target(&host, port, "the Host line")?;
                     }
                 }
             }
         }
         match self {
-            Self::Proxy | Self::Straight { .. } => Ok(url),
+            Self::Proxy | Self::Straight { .. } | Self::Address { .. } => Ok(url),
             // Whatever the spelling, one address is asked about.
             Self::Loopback { port } => {
                 HttpUrl::from_parts(Scheme::Http, Host::Address([127, 0, 0, 1].into()), *port, &url.target())
                     .map_err(|fault| flaw(Code::MalformedRequest, fault.to_string()))
             }
         }
+    }
+
+    /// The road to the host that the Host line names. An address there is the address that was connected to, and this
+    /// machine is not elsewhere.
+    fn named(address: IpAddr, port: u16, headers: &HeaderMap) -> Result<Self, Flaw> {
+        let line = headers.get(header::HOST).and_then(|line| line.to_str().ok());
+        let named = line.and_then(|text| HttpUrl::authority(text, Scheme::Http.default_port()).ok());
+        let host = match named {
+            Some((host @ Host::Name(_), _)) if !host.is_localhost() => host,
+            // What is missing or wrong is told further on.
+            _ => Host::Address(address),
+        };
+        Ok(Self::Straight { host, port })
     }
 
     fn own(host: Host, port: u16, uri: &Uri) -> Result<HttpUrl, Flaw> {
@@ -134,6 +159,7 @@ impl Road {
         let fits = match self {
             Self::Proxy => true,
             Self::Straight { host: own, port: at } => own == host && *at == port,
+            Self::Address { address, port: at } => host.address() == Some(*address) && *at == port,
             Self::Loopback { port: at } => {
                 let this_machine = host.address().is_some_and(|address| {
                     address == std::net::IpAddr::from([127, 0, 0, 1]) || address == std::net::Ipv6Addr::LOCALHOST
@@ -222,7 +248,9 @@ impl Gate {
         let web_socket = wants_web_socket(&request);
         let asked = Request::new(self.channel.task(), Verb::Http(method), Resource::Url(url.clone()));
         let reached = match road {
-            Road::Proxy | Road::Straight { .. } => self.reach(&url.host, url.port, &asked, caller).await?,
+            Road::Proxy | Road::Straight { .. } | Road::Address { .. } => {
+                self.reach(&url.host, url.port, &asked, caller).await?
+            }
             Road::Loopback { port } => self.reach_loopback(*port, &asked, caller).await?,
         };
         let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);

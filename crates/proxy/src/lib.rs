@@ -1,6 +1,7 @@
 //! The network gate: HTTP, CONNECT by name, DNS.
 //!
-//! Answers: what leaves a fence that has no network, and how? Sockets made inside the fence are served here, outside;
+//! Answers: what leaves a fence that has no network, and how? Sockets made inside the fence, and connections that its
+//! supervisor hands over, are served here, outside;
 //! every effect is asked of the mediator over the task's channel, and only what it allowed is dialled.
 //! Promises: P1 (each request, tunnel and look-up has a permit of its own, spent before the effect and settled after
 //! it), P4 (what cannot be read in one way, or passes a limit, is refused; without the mediator nothing goes), P5 (one
@@ -25,6 +26,8 @@ mod names;
 mod publish;
 mod refusal;
 mod serve;
+mod straight;
+mod strays;
 mod synthetic;
 mod tunnel;
 

@@ -26,6 +26,18 @@ pub const GREETING_BYTES: usize = 64 * 1024;
 /// How long the TLS greeting in a tunnel may take.
 pub const GREETING_TIME: Duration = Duration::from_secs(10);
 
+/// How long a client that came without a proxy may be silent before it is taken for one that lets the server speak first.
+pub const SILENCE: Duration = Duration::from_millis(200);
+
+/// How long such a client may take to say what it speaks, once it has begun.
+pub const OPENING_TIME: Duration = Duration::from_secs(2);
+
+/// How long the same stray datagram is not put on record again.
+pub const STRAY_TIME: Duration = Duration::from_secs(60);
+
+/// Most targets of stray datagrams that are put on record in that time.
+pub const STRAYS: usize = 256;
+
 /// How long a stream may be silent in both directions before it is closed.
 pub const IDLE_TIME: Duration = Duration::from_secs(60 * 60);
 

@@ -24,12 +24,12 @@ use crate::caller::Caller;
 use crate::channel::{Channel, ChannelFault};
 use crate::config::{Config, Service};
 use crate::dial::Gate;
-use crate::door::Door;
+use crate::door::{Came, Door};
 use crate::forward::{Body, Road, whole};
 use crate::limits;
 use crate::names::{Names, Resolve};
 use crate::publish::{Pairs, join_all};
-use crate::refusal::Refused;
+use crate::strays::watch_strays;
 use crate::synthetic::Synthetic;
 
 /// Says why the gate could not start, or had to end.
@@ -91,7 +91,10 @@ async fn serve_all<R: Resolve>(
         synthetic: Mutex::new(Synthetic::default()),
     });
     for (service, socket) in config.sockets.into_iter().zip(sockets) {
-        if service == Service::DnsDatagram {
+        if service == Service::Strays {
+            let socket = datagram(socket).map_err(GateFault::Start)?;
+            tokio::spawn(watch_strays(Arc::clone(&gate), socket));
+        } else if service == Service::DnsDatagram {
             let socket = datagram(socket).map_err(GateFault::Start)?;
             tokio::spawn(serve_datagrams(Arc::clone(&gate), Arc::new(socket)));
         } else {
@@ -121,10 +124,17 @@ async fn accept(gate: Arc<Gate>, service: Arc<Service>, door: Door) {
             return;
         };
         match door.accept().await {
-            Ok(stream) => {
+            Ok(Came::Connection(stream, meant)) => {
                 let _ = stream.set_nodelay(true);
                 let (gate, service) = (Arc::clone(&gate), Arc::clone(&service));
-                tokio::spawn(async move { gate.serve(&service, stream, Arc::new(seat)).await });
+                tokio::spawn(async move { gate.serve(&service, stream, meant, Arc::new(seat)).await });
+            }
+            Ok(Came::Refused { what, why }) => {
+                let gate = Arc::clone(&gate);
+                tokio::spawn(async move {
+                    gate.channel.refuse(Code::NoRule, &what, &why).await;
+                    drop(seat);
+                });
             }
             // Too many open files, most likely: connections that end make room.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -133,7 +143,7 @@ async fn accept(gate: Arc<Gate>, service: Arc<Service>, door: Door) {
 }
 
 impl Gate {
-    async fn serve(self: Arc<Self>, service: &Service, stream: TcpStream, seat: Seat) {
+    async fn serve(self: Arc<Self>, service: &Service, stream: TcpStream, meant: Option<SocketAddr>, seat: Seat) {
         match service {
             Service::Proxy => self.serve_http(Road::Proxy, stream, seat).await,
             Service::LoopbackHttp { port } => self.serve_http(Road::Loopback { port: *port }, stream, seat).await,
@@ -142,45 +152,14 @@ impl Gate {
                     .await;
             }
             Service::Direct { host, port, http } => self.serve_straight(host.clone(), *port, *http, stream, seat).await,
-            Service::Transparent { port, http } => {
-                let meant = stream.local_addr().map(|local| self.name_meant(local));
-                match meant {
-                    Ok(Ok(host)) => self.serve_straight(host, *port, *http, stream, seat).await,
-                    Ok(Err(address)) => {
-                        let what = format!("connect {}", SocketAddr::new(address, *port));
-                        let why = "the address stands for no name: look the name up first, or use the proxy";
-                        let refused = self.channel.refuse(Code::NameMismatch, &what, why).await;
-                        self.say_and_close(stream, *http, &refused).await;
-                    }
-                    // The client is gone already.
-                    Err(_) => {}
+            Service::Elsewhere { streams } => {
+                if let Some(meant) = meant {
+                    self.serve_elsewhere(meant, streams, stream, seat).await;
                 }
             }
             Service::DnsStream => self.serve_dns_stream(stream).await,
-            // Served by `serve_datagrams`.
-            Service::DnsDatagram => {}
-        }
-    }
-
-    fn name_meant(&self, local: SocketAddr) -> Result<Host, std::net::IpAddr> {
-        let address = local.ip().to_canonical();
-        let table = self.synthetic.lock().map_err(|_| address)?;
-        table.name_of(address).cloned().ok_or(address)
-    }
-
-    /// Tells a client of plain HTTP why; others have no words for it and see the connection close.
-    async fn say_and_close(&self, mut stream: TcpStream, http: bool, refused: &Refused) {
-        if http {
-            let text = refused.text();
-            let head = format!(
-                "HTTP/1.1 403 Forbidden\r\ncontent-type: text/plain; charset=utf-8\r\nbailiwick-code: {}\r\n\
-                 connection: close\r\ncontent-length: {}\r\n\r\n{text}",
-                refused.code,
-                text.len()
-            );
-            // A client that does not listen has lost nothing but the reason.
-            let _ = stream.write_all(head.as_bytes()).await;
-            let _ = stream.shutdown().await;
+            // Served by `serve_datagrams` and `watch_strays`.
+            Service::DnsDatagram | Service::Strays => {}
         }
     }
 
@@ -192,14 +171,15 @@ impl Gate {
         }
     }
 
-    async fn serve_stream(&self, host: &Host, port: u16, stream: TcpStream) {
-        // A refusal is on record; on a bare stream there is no way to say it.
-        if let Ok(reached) = self.open_tunnel(host, port, &Caller::at(&stream)).await {
-            self.join(stream, &[], host, port, reached).await;
+    pub(crate) async fn serve_stream(&self, host: &Host, port: u16, stream: TcpStream) {
+        match self.open_tunnel(host, port, &Caller::at(&stream)).await {
+            Ok(reached) => self.join(stream, &[], host, port, reached).await,
+            // On record; on a bare stream there is no way to say it.
+            Err(_) => reset(stream),
         }
     }
 
-    async fn serve_http(self: Arc<Self>, road: Road, stream: TcpStream, seat: Seat) {
+    pub(crate) async fn serve_http(self: Arc<Self>, road: Road, stream: TcpStream, seat: Seat) {
         let caller = Arc::new(Caller::at(&stream));
         let road = Arc::new(road);
         let gate = Arc::clone(&self);
@@ -247,7 +227,9 @@ impl Gate {
     ) -> Response<Body> {
         let written = format!("CONNECT {}", request.uri());
         let parsed = match (road, request.uri().authority()) {
-            (Road::Straight { .. } | Road::Loopback { .. }, _) => Err("this is not a proxy".into()),
+            (Road::Straight { .. } | Road::Address { .. } | Road::Loopback { .. }, _) => {
+                Err("this is not a proxy".into())
+            }
             (Road::Proxy, Some(authority)) if authority.port().is_some() && request.uri().scheme().is_none() => {
                 bailiwick_model::HttpUrl::authority(authority.as_str(), 443).map_err(|fault| fault.to_string())
             }
@@ -304,6 +286,11 @@ impl Gate {
             }
         }
     }
+}
+
+/// Breaks a connection off, so that the client takes it for refused and not for over.
+pub(crate) fn reset(stream: TcpStream) {
+    let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
 }
 
 async fn read_dns(stream: &mut TcpStream) -> Option<Vec<u8>> {

@@ -13,8 +13,9 @@ use bailiwick_model::Host;
 
 use crate::limits;
 
-/// The base of the synthetic addresses, `127.64.0.0/16`: inside the fence the whole of 127.0.0.0/8 is its loopback.
-pub const SYNTHETIC: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 0);
+/// The base of the synthetic addresses, `198.19.0.0/16`: of the block for measurements between networks, which no public
+/// host has (RFC 2544). Not of the loopback, which is the fence's own: so every port of a name is the name's.
+pub const SYNTHETIC: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
 
 #[derive(Debug, Clone, Copy)]
 struct Place {
@@ -67,6 +68,12 @@ impl Synthetic {
         number
     }
 
+    /// True for an address that stands for a name, or may come to.
+    pub(crate) fn holds(address: IpAddr) -> bool {
+        let [a, b, ..] = SYNTHETIC.octets();
+        matches!(address.to_canonical(), IpAddr::V4(address) if matches!(address.octets(), [c, d, ..] if (a, b) == (c, d)))
+    }
+
     /// The name that an address stands for.
     pub(crate) fn name_of(&self, address: IpAddr) -> Option<&Host> {
         let IpAddr::V4(address) = address.to_canonical() else {
@@ -98,14 +105,19 @@ mod tests {
         assert_eq!(table.name_of(first.into()), Some(&name(1)));
         assert_eq!(table.name_of(second.to_ipv6_mapped().into()), Some(&name(2)));
         for other in [
-            "127.64.0.0",
-            "127.64.9.9",
+            "198.19.0.0",
+            "198.19.9.9",
             "127.0.0.1",
-            "127.65.0.1",
+            "198.18.0.1",
             "::1",
-            "10.64.0.1",
+            "10.19.0.1",
         ] {
             assert_eq!(table.name_of(other.parse().unwrap()), None, "{other}");
+            assert_eq!(
+                Synthetic::holds(other.parse().unwrap()),
+                other.starts_with("198.19."),
+                "{other}"
+            );
         }
     }
 

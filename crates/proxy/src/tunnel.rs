@@ -123,6 +123,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     }
 }
 
+/// What is put on record of a greeting that cannot be read.
+pub(crate) fn of_greeting(fault: GreetingFault) -> (Code, String) {
+    match fault {
+        GreetingFault::Silent => (Code::NotTls, "the client said nothing".into()),
+        GreetingFault::NotTls(why) => (Code::NotTls, why),
+        GreetingFault::Limit(why) => (Code::LimitReached, why.into()),
+    }
+}
+
 impl Gate {
     /// The request for a tunnel.
     pub(crate) fn tunnel_request(&self, host: &Host, port: u16) -> Request {
@@ -176,11 +185,7 @@ impl Gate {
     where
         S: AsyncRead + Unpin,
     {
-        let greeting = greeting::read(client, early).await.map_err(|fault| match fault {
-            GreetingFault::Silent => (Code::NotTls, "the client said nothing".into()),
-            GreetingFault::NotTls(why) => (Code::NotTls, why),
-            GreetingFault::Limit(why) => (Code::LimitReached, why.into()),
-        })?;
+        let greeting = greeting::read(client, early).await.map_err(of_greeting)?;
         greeting::names_host(greeting.name.as_deref(), host).map_err(|why| (Code::NameMismatch, why))?;
         Ok(greeting.bytes)
     }

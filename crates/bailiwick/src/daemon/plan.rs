@@ -167,6 +167,11 @@ pub fn make(from: &Materials<'_>) -> Option<Planning> {
             .collect(),
         identity: from.identity,
         listen,
+        ports: from
+            .settings
+            .ports
+            .as_ref()
+            .map(|ports| ports.iter().copied().collect()),
         limits: Limits {
             memory: from.settings.memory.or(from.machine_memory.map(|all| all / 4 * 3)),
             processes: from.settings.processes.or(Some(PROCESSES)),
@@ -297,50 +302,39 @@ fn protected(from: &Materials<'_>) -> Vec<Protected> {
         .collect()
 }
 
-/// The listening sockets and who serves them. Ports of 1024 and above stay the agent's own: a development server
-/// must be able to take them; hosts on such ports are reached through the proxy.
+/// What is served inside and by whom. All other ports of the loopback are the agent's own, every other address is the
+/// gate's.
 fn sockets(from: &Materials<'_>) -> (Vec<Listen>, Vec<Service>) {
     let settings = from.settings;
-    let loopback = Ipv4Addr::LOCALHOST;
-    let stream = |address, port| Listen {
-        address,
+    let on_loopback = |port, kind| Listen {
+        address: Ipv4Addr::LOCALHOST,
         port,
-        kind: ListenKind::Stream,
+        kind,
+    };
+    let everywhere = |kind| Listen {
+        address: Ipv4Addr::UNSPECIFIED,
+        port: 0,
+        kind,
     };
     let mut all = vec![
-        (stream(loopback, PROXY_PORT), Service::Proxy),
-        (
-            Listen {
-                address: loopback,
-                port: 53,
-                kind: ListenKind::Datagram,
-            },
-            Service::DnsDatagram,
-        ),
-        (stream(loopback, 53), Service::DnsStream),
+        (on_loopback(PROXY_PORT, ListenKind::Stream), Service::Proxy),
+        (on_loopback(53, ListenKind::Datagram), Service::DnsDatagram),
+        (on_loopback(53, ListenKind::Stream), Service::DnsStream),
     ];
-    let named: BTreeSet<u16> = settings.loopback_ports.iter().map(|port| port.port).collect();
     for port in &settings.loopback_ports {
         let service = if port.http {
             Service::LoopbackHttp { port: port.port }
         } else {
             Service::LoopbackStream { port: port.port }
         };
-        all.push((stream(loopback, port.port), service));
+        all.push((on_loopback(port.port, ListenKind::Stream), service));
     }
-    let mut direct: BTreeSet<u16> = settings.direct_endpoints.iter().map(|(_, port)| *port).collect();
-    direct.extend([80, 443]);
-    for port in direct
-        .into_iter()
-        .filter(|port| *port < 1024 && *port != 53 && !named.contains(port))
-    {
-        all.push((
-            stream(Ipv4Addr::UNSPECIFIED, port),
-            Service::Transparent { port, http: port == 80 },
-        ));
-    }
+    let streams = settings.streams.clone();
+    all.push((everywhere(ListenKind::Elsewhere), Service::Elsewhere { streams }));
+    all.push((everywhere(ListenKind::Strays), Service::Strays));
     // Without a network of its own a fence has no datagrams.
-    all.retain(|(listen, _)| from.level == Level::Namespace || listen.kind == ListenKind::Stream);
+    let datagrams = |kind| matches!(kind, ListenKind::Datagram | ListenKind::Strays);
+    all.retain(|(listen, _)| from.level == Level::Namespace || !datagrams(listen.kind));
     all.into_iter().unzip()
 }
 

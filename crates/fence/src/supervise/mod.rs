@@ -11,6 +11,7 @@
 //! See: seccomp_unotify(2); `docs/design/fence.md`, "Level `process`".
 
 pub(crate) mod caller;
+mod connection;
 mod files;
 mod line;
 mod names;
@@ -22,7 +23,7 @@ pub(crate) mod start;
 mod terminals;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -37,9 +38,9 @@ use rustix::io::Errno;
 use crate::children::Children;
 use crate::sys::notify::{self, Held};
 use caller::Caller;
+pub(crate) use connection::Door;
 use line::Line;
 use scope::Scope;
-pub(crate) use sockets::Door;
 pub(crate) use start::Known;
 
 /// Threads that answer, at the beginning.
@@ -61,6 +62,10 @@ pub(crate) struct Charge {
     pub mounted: bool,
     /// What is served outside on ports inside.
     pub doors: Vec<Door>,
+    /// The ports on which a host outside may be named; none for any.
+    pub ports: Option<BTreeSet<u16>>,
+    /// By which the kernel tells which Unix sockets the fence's own network has; none where it cannot, or where it has none.
+    pub diagnosis: Option<Mutex<OwnedFd>>,
     /// The program's own terminal.
     pub terminal: Option<u32>,
     /// True where the kernel keeps signals inside by itself.

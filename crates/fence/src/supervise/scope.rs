@@ -202,7 +202,6 @@ impl Scope {
     }
 
     /// True for what lies in scratch: no tree stands nearer, as a project does in a home of the task's own.
-    #[cfg(test)]
     pub(crate) fn is_scratch(&self, path: &Path) -> bool {
         AbsPath::new(path).is_ok_and(|path| self.is_in_scratch(&path))
     }

@@ -1,11 +1,11 @@
-//! Sockets where the network is the machine's: who may be connected to, and where the agent may listen.
+//! Sockets: who may be connected to, and where the agent may listen.
 //!
-//! Answers: what takes the place of a loopback of the fence's own? Promises: P1. A connection goes to a *door*, which the
-//! network gate serves outside; to a socket that the agent itself listens on; to one that is granted by itself; or nowhere. The agent listens on the
-//! loopback only, whatever it asked for, since the machine's other addresses are seen from elsewhere.
-//! A connection to a door is made here, to a listener that lives for this one connection; its other end is handed to
-//! the gate. So no door has an address that others could use.
-//! Trust: addresses are the agent's, copied once; sockets are its own, seen through a descriptor of the same.
+//! Promises: P1, P5 (an address is copied once, and what is judged is what is connected to). A connection goes to a *door*,
+//! which the network gate serves outside; to a socket that the agent itself listens on; to one that is granted by itself;
+//! or nowhere. In a fence with a network of its own the loopback is the agent's, every other address is a door. Where the
+//! network is the machine's, the agent listens on the loopback only, whatever it asked for.
+//! Trust: addresses are the agent's; sockets are its own, seen through a descriptor of the same.
+//! Not here: how a connection is made (`connection`).
 //! See: connect(2), unix(7), ipv6(7), `/proc/net/tcp` in proc(5).
 
 use std::collections::HashSet;
@@ -15,38 +15,25 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use bailiwick_gate::{Listen, ListenKind};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, Mode, StatxFlags, fchmod, fstat, statx};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrAny, SocketFlags, SocketType,
-    accept_with, bind, connect, getpeername, getsockname, listen, sendmsg, socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, SocketAddrAny, SocketType, bind, connect, getsockname, listen, sockopt};
 
 use super::caller::Caller;
+use super::connection::{Door, Refused};
 use super::scope::May;
-use super::walk::{Aim, at_name, find_name, there};
+use super::walk::{Aim, There, at_name, find_name, there};
 use super::{Done, Supervisor, lock};
+use crate::network::{self, OWN};
 use crate::sys::notify::at_address;
 
-/// How long the kernel may take to complete a connection to this very process.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Why a Unix socket is not connected to.
+const NOT_ITS_OWN: &str = "it was not made inside, and no rule names it";
 /// Where the path begins in a Unix address.
 const PATH: usize = 2;
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTENING: &str = "0A";
-
-/// What is served outside on an address inside.
-#[derive(Debug)]
-pub(crate) struct Door {
-    /// The address inside. An unspecified one stands for every loopback address.
-    pub listen: Listen,
-    /// Where connections are handed to.
-    pub gate: OwnedFd,
-}
 
 /// The agent's own sockets, by what the kernel calls them.
 #[derive(Debug, Default)]
@@ -57,6 +44,8 @@ pub(super) struct Known {
     names: HashSet<Vec<u8>>,
     /// Unix sockets with a path.
     paths: HashSet<Made>,
+    /// What was refused of late.
+    pub(super) refused: Refused,
 }
 
 /// What tells a file from another that has its inode later: device, inode, and when it was made.
@@ -141,7 +130,7 @@ fn read(bytes: &[u8]) -> Result<Address, Errno> {
 }
 
 /// An address of a socket's own family: IPv4 in IPv6 form where the socket is of IPv6.
-fn for_socket(socket: &OwnedFd, address: SocketAddr) -> Result<SocketAddr, Errno> {
+pub(super) fn for_socket(socket: &OwnedFd, address: SocketAddr) -> Result<SocketAddr, Errno> {
     match (sockopt::socket_domain(socket)?, address.ip().to_canonical()) {
         (AddressFamily::INET6, IpAddr::V4(ip)) => Ok((ip.to_ipv6_mapped(), address.port()).into()),
         (AddressFamily::INET, ip @ IpAddr::V4(_)) | (AddressFamily::INET6, ip @ IpAddr::V6(_)) => {
@@ -152,99 +141,87 @@ fn for_socket(socket: &OwnedFd, address: SocketAddr) -> Result<SocketAddr, Errno
     }
 }
 
-fn local(socket: impl AsFd) -> Result<SocketAddr, Errno> {
+pub(super) fn local(socket: impl AsFd) -> Result<SocketAddr, Errno> {
     SocketAddr::try_from(getsockname(socket)?)
-}
-
-impl Door {
-    fn is_at(&self, address: SocketAddr) -> bool {
-        let IpAddr::V4(ip) = address.ip().to_canonical() else {
-            return address.ip().is_loopback()
-                && address.port() == self.listen.port
-                && self.listen.address == Ipv4Addr::LOCALHOST;
-        };
-        let here = self.listen.address == ip || (self.listen.address.is_unspecified() && ip.is_loopback());
-        self.listen.kind == ListenKind::Stream && here && address.port() == self.listen.port
-    }
-
-    /// Connects a socket of the agent's to a listener that lives for this connection alone, and hands its other end to
-    /// the gate. What the kernel said of the connection is the result.
-    fn admit(&self, socket: &OwnedFd, address: SocketAddr) -> Result<(), Errno> {
-        let address = for_socket(socket, address)?;
-        let family = sockopt::socket_domain(socket)?;
-        let listener = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        bind(&listener, &SocketAddr::new(address.ip(), 0))?;
-        listen(&listener, 1)?;
-        let at = local(&listener)?;
-        let said = connect(socket, &at);
-        if !matches!(said, Ok(()) | Err(Errno::INPROGRESS)) {
-            return said;
-        }
-        let own = local(socket)?;
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            let mut ready = [PollFd::new(&listener, PollFlags::IN)];
-            let wait = Timespec { tv_sec: 1, tv_nsec: 0 };
-            poll(&mut ready, Some(&wait))?;
-            let accepted = accept_with(&listener, SocketFlags::CLOEXEC)?;
-            // Somebody else's connection is dropped.
-            let peer = getpeername(&accepted)?.map(SocketAddr::try_from);
-            if peer == Some(Ok(own)) {
-                self.hand(&accepted)?;
-                return said;
-            }
-        }
-        Err(Errno::TIMEDOUT)
-    }
-
-    fn hand(&self, connection: &OwnedFd) -> Result<(), Errno> {
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let connection = [connection.as_fd()];
-        control.push(SendAncillaryMessage::ScmRights(&connection));
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        sendmsg(&self.gate, &[std::io::IoSlice::new(b".")], &mut control, flags)
-            .map(|_| ())
-            .map_err(|_| Errno::CONNREFUSED)
-    }
 }
 
 impl Supervisor {
     pub(super) fn connect(self: &Arc<Self>, caller: &Caller) -> Result<Done, Errno> {
-        let bytes = caller.address(1)?;
         let socket = caller.descriptor(caller.number(0))?;
-        match read(&bytes)? {
-            Address::None => at(&socket, &bytes, true),
-            Address::Internet(address) => self.reach(caller, socket, address),
-            Address::Name => {
+        let bytes = caller.address(1)?;
+        match read(&bytes) {
+            Ok(Address::Internet(address)) if sockopt::socket_type(&socket)? == SocketType::STREAM => {
+                self.reach(caller, socket, address, bytes)
+            }
+            Ok(Address::Path(path)) => self.reach_path(caller, socket, path),
+            // Datagrams, names and all else stay in a network of the fence's own; what is no address is the kernel's to say.
+            _ if self.charge.mounted => self.make(caller, socket, move |socket| at(socket, &bytes, true)),
+            Ok(Address::None) => at(&socket, &bytes, true).map(|()| Done::Value(0)),
+            Ok(Address::Name) => {
                 if !lock(&self.sockets).names.contains(&bytes) {
                     return Err(Errno::CONNREFUSED);
                 }
                 self.later(caller, move |_| connect_own(&socket, &bytes))
             }
-            Address::Path(path) => {
-                let there = there(caller, libc::AT_FDCWD, &self.instead(path), Aim::End)?;
-                let known = lock(&self.sockets).paths.contains(&made(&there.open)?);
-                let granted = there
-                    .path
-                    .as_deref()
-                    .is_some_and(|path| self.charge.scope.is_granted(path));
-                if !granted && (!known || self.may(&there) < May::Write) {
-                    return Err(Errno::ACCESS);
-                }
-                self.later(caller, move |_| {
-                    let address = by_descriptor(&there.open, None)?;
-                    if granted {
-                        at(&socket, &address, true)
-                    } else {
-                        connect_own(&socket, &address)
-                    }
-                })
-            }
+            Ok(Address::Internet(_)) => Err(Errno::AFNOSUPPORT),
+            Err(errno) => Err(errno),
         }
     }
 
-    fn reach(self: &Arc<Self>, caller: &Caller, socket: OwnedFd, address: SocketAddr) -> Result<Done, Errno> {
+    fn reach_path(self: &Arc<Self>, caller: &Caller, socket: OwnedFd, path: PathBuf) -> Result<Done, Errno> {
+        let there = there(caller, libc::AT_FDCWD, &self.instead(path), Aim::End)?;
+        let path = there.path.as_deref();
+        let granted = path.is_some_and(|path| self.charge.scope.is_granted(path));
+        let known = if self.charge.mounted {
+            // Nobody else makes anything in scratch that was mounted for the fence.
+            path.is_some_and(|path| self.charge.scope.is_scratch(path)) || self.is_listened_on(&there)
+        } else {
+            lock(&self.sockets).paths.contains(&made(&there.open)?)
+        };
+        if !granted && (!known || self.may(&there) < May::Write) {
+            let at = path.unwrap_or(Path::new("a socket without a name"));
+            self.refused(&format!("connect {}", at.display()), NOT_ITS_OWN);
+            return Err(Errno::ACCESS);
+        }
+        let address = by_descriptor(&there.open, None)?;
+        if !self.charge.mounted {
+            return self.later(caller, move |_| {
+                let _open = there.open;
+                if granted {
+                    at(&socket, &address, true).map(|()| Done::Value(0))
+                } else {
+                    connect_own(&socket, &address)
+                }
+            });
+        }
+        self.make(caller, socket, move |socket| {
+            let _open = &there.open;
+            at(socket, &address, true)?;
+            // Whoever listens on another file of that number is no process of the fence's.
+            if !granted && !crate::sys::is_listened_on_inside(socket) {
+                let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+                return Err(Errno::CONNREFUSED);
+            }
+            Ok(())
+        })
+    }
+
+    /// True where a socket of the fence's own network listens at a file. Its number may be another's too.
+    fn is_listened_on(&self, there: &There) -> bool {
+        let Some(diagnosis) = &self.charge.diagnosis else {
+            return true;
+        };
+        let asking = lock(diagnosis);
+        network::unix_listeners(&asking).is_ok_and(|listeners| listeners.contains(&(there.stat.st_ino & 0xffff_ffff)))
+    }
+
+    fn reach(
+        self: &Arc<Self>,
+        caller: &Caller,
+        socket: OwnedFd,
+        address: SocketAddr,
+        bytes: Vec<u8>,
+    ) -> Result<Done, Errno> {
         // To connect to no address is to connect to this machine (ip(7)).
         let ip = match address.ip().to_canonical() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -252,15 +229,14 @@ impl Supervisor {
             ip => ip,
         };
         let address = SocketAddr::new(ip, address.port());
-        if self.charge.doors.iter().any(|door| door.is_at(address)) {
-            return self.later(caller, move |supervisor| {
-                let door = supervisor.charge.doors.iter().find(|door| door.is_at(address));
-                door.ok_or(Errno::CONNREFUSED)?.admit(&socket, address)?;
-                Ok(Done::Value(0))
-            });
+        if self.charge.mounted && (ip.is_loopback() || ip == OWN) {
+            return self.make(caller, socket, move |socket| at(socket, &bytes, true));
+        }
+        if let Some(door) = self.charge.doors.iter().position(|door| door.is_at(address)) {
+            return self.admit(caller, socket, door, address);
         }
         if !ip.is_loopback() {
-            return Err(Errno::NETUNREACH);
+            return self.reach_elsewhere(caller, socket, address);
         }
         let listener = self.own_listener(address).ok_or(Errno::CONNREFUSED)?;
         self.later(caller, move |supervisor| {
@@ -272,6 +248,19 @@ impl Supervisor {
             }
             said.map(|()| Done::Value(0))
         })
+    }
+
+    fn reach_elsewhere(self: &Arc<Self>, caller: &Caller, socket: OwnedFd, address: SocketAddr) -> Result<Done, Errno> {
+        let port = address.port();
+        if self.charge.ports.as_ref().is_some_and(|ports| !ports.contains(&port)) {
+            self.refused(&format!("connect {address}"), "no rule names a host on that port");
+            return Err(Errno::CONNREFUSED);
+        }
+        let elsewhere = self.charge.doors.iter().position(Door::is_elsewhere);
+        match elsewhere.filter(|_| port != 0) {
+            Some(door) => self.admit(caller, socket, door, address),
+            None => Err(Errno::CONNREFUSED),
+        }
     }
 
     /// The inode of the agent's own socket that listens at an address.
@@ -293,16 +282,16 @@ impl Supervisor {
     pub(super) fn bind(&self, caller: &Caller) -> Result<Done, Errno> {
         let bytes = caller.address(1)?;
         let socket = caller.descriptor(caller.number(0))?;
-        let inode = fstat(&socket)?.st_ino;
         match read(&bytes)? {
             Address::None => Err(Errno::INVAL),
             Address::Internet(address) => {
+                let inode = fstat(&socket)?.st_ino;
                 bind(&socket, &loopback_for(&socket, address)?)?;
                 lock(&self.sockets).inodes.insert(inode);
                 Ok(Done::Value(0))
             }
             Address::Name if family_of(&bytes) == Some(libc::AF_UNIX) => {
-                at_address(socket.as_fd(), &bytes, false).map_err(errno)?;
+                at(&socket, &bytes, false)?;
                 let name = name_of(&socket)?;
                 lock(&self.sockets).names.insert(name);
                 Ok(Done::Value(0))
@@ -316,7 +305,7 @@ impl Supervisor {
                 fchmod(&socket, Mode::from_raw_mode(0o777 & !caller.umask()))?;
                 // Nothing else takes the name before it is looked at.
                 let _alone = lock(&self.names);
-                at_address(socket.as_fd(), &address, false).map_err(errno)?;
+                at(&socket, &address, false)?;
                 let there = at_name(&place)?;
                 if there.kind().is_socket() {
                     lock(&self.sockets).paths.insert(made(&there.open)?);
@@ -364,9 +353,8 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::INVAL)
 }
 
-fn at(socket: &OwnedFd, bytes: &[u8], connect: bool) -> Result<Done, Errno> {
-    at_address(socket.as_fd(), bytes, connect).map_err(errno)?;
-    Ok(Done::Value(0))
+fn at(socket: &OwnedFd, bytes: &[u8], connect: bool) -> Result<(), Errno> {
+    at_address(socket.as_fd(), bytes, connect).map_err(errno)
 }
 
 /// Where the agent listens when it asks for an address: on the loopback.

@@ -334,6 +334,7 @@ impl Desk {
                 tables: Vec::new(),
                 identity: who.identity(),
                 listen: Vec::new(),
+                ports: None,
                 limits: Limits::default(),
                 stdio: Stdio::Pipes,
                 hostname: "desk".into(),

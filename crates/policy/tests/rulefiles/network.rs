@@ -125,6 +125,28 @@ fn addresses_can_be_named() {
 }
 
 #[test]
+fn a_port_that_a_rule_names_is_a_service_of_its_own_kind() {
+    let policy = policy(
+        "[network]\ntunnel = [\"db.test:5432\", \"*.git.test:22\", \"web.test\", \"web.test:443\", \"any.test:*\"]\n\
+         allow = [\"GET http://page.test:8080/**\"]\n",
+    );
+    let duties = |act: &str| policy.evaluate(&request(act)).obligations;
+    for act in ["tunnel db.test:5432", "tunnel a.git.test:22"] {
+        assert_eq!(duties(act), [], "{act}");
+    }
+    for act in ["tunnel web.test", "tunnel any.test:5432", "tunnel any.test:22"] {
+        assert_eq!(duties(act), [Obligation::MatchServerName], "{act}");
+    }
+    let settings = policy.settings();
+    assert_eq!(settings.streams, [(Host::parse("db.test").unwrap(), 5432)].into());
+    assert_eq!(settings.ports, None, "one rule names every port");
+    let policy = self::policy(
+        "[network]\ntunnel = [\"db.test:5432\", \"web.test\"]\nask = [\"GET http://page.test:8080/**\"]\n",
+    );
+    assert_eq!(policy.settings().ports, Some([443, 5432, 8080].into()));
+}
+
+#[test]
 fn p5_a_deny_holds_by_every_road() {
     let policy = policy(
         "allow = [\"tunnel **\", \"* http://**\", \"tunnel localhost:1\"]\n\

@@ -201,20 +201,9 @@ fn p4_without_the_mediator_the_service_fails() {
 #[test]
 #[ignore = "needs port 53 of a network namespace"]
 fn c029_programs_give_up_within_two_seconds() {
-    let services = vec![
-        Service::DnsDatagram,
-        Service::DnsStream,
-        Service::Transparent { port: 80, http: true },
-    ];
-    let port_of = |service: &Service| {
-        if matches!(service, Service::Transparent { .. }) {
-            80
-        } else {
-            53
-        }
-    };
+    let services = vec![Service::DnsDatagram, Service::DnsStream];
     let world = World::on(
-        port_of,
+        |_| 53,
         services,
         &[("ok.example.test", "127.0.0.1")],
         Zone::default(),
@@ -226,7 +215,6 @@ fn c029_programs_give_up_within_two_seconds() {
     for program in [
         vec!["getent", "hosts"],
         vec!["getent", "ahosts"],
-        vec!["curl", "-sS", "--noproxy", "*", "-o", "/dev/null"],
         vec!["python3", "-c", python],
         vec!["node", "-e", look_up],
         vec!["node", "-e", ask_all],

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{Shutdown, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -38,8 +39,9 @@ fn p4_no_bytes_bring_the_gate_down() {
     let services = vec![
         Service::Proxy,
         Service::DnsStream,
-        Service::Transparent { port, http: true },
-        Service::Transparent { port, http: false },
+        Service::Elsewhere {
+            streams: BTreeSet::new(),
+        },
         Service::LoopbackHttp { port },
         Service::DnsDatagram,
     ];
@@ -55,11 +57,14 @@ fn p4_no_bytes_bring_the_gate_down() {
     for round in 0..300 {
         let bytes = mess().new_tree(&mut runner).unwrap().current();
         let service = round % world.addresses.len();
-        if service == 5 {
+        if service == 4 {
             let _ = datagrams.send_to(&bytes, world.addresses[service]);
             continue;
         }
-        let mut stream = world.connect(service);
+        let mut stream = match service {
+            2 => world.elsewhere(2, ([93, 184, 215, 14], port).into()),
+            _ => world.connect(service),
+        };
         let _ = stream.write_all(&bytes);
         let _ = stream.shutdown(Shutdown::Write);
         read_all(&mut stream);

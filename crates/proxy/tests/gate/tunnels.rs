@@ -1,15 +1,15 @@
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use bailiwick_gate::Handed;
 use bailiwick_model::{Code, Host, Request, Verb};
 use bailiwick_proxy::Service;
 
 use crate::dns::ask_a;
-use crate::world::{
-    Origin, Say, Seen, World, Zone, client_hello, in_small_records, patient, read_all, read_head, tunnel,
-};
+use crate::world::{Origin, Say, Seen, World, Zone, client_hello, in_small_records, read_all, read_head, tunnel};
 
 fn only(name: &'static str) -> impl Fn(&Request) -> Say + Send + 'static {
     move |request| match request.resource.host() {
@@ -212,45 +212,43 @@ fn c073_a_stream_to_a_port_of_the_machine() {
     assert_eq!(world.asked(), [act, "tunnel 127.0.0.1:1".into()]);
 }
 
+/// A gate that serves DNS and what is made to any other address.
+fn straight(
+    streams: &[(&str, u16)],
+    names: &[(&str, &str)],
+    rules: impl Fn(&Request) -> Say + Send + 'static,
+) -> World {
+    let streams = streams.iter().map(|(host, port)| (Host::parse(host).unwrap(), *port));
+    let services = vec![
+        Service::DnsDatagram,
+        Service::Elsewhere {
+            streams: streams.collect(),
+        },
+    ];
+    World::new(services, names, Zone::default(), rules)
+}
+
 #[test]
 fn c030_programs_that_know_no_proxy_reach_what_they_may() {
     let ok = Origin::echo();
     let plain = Origin::plain();
-    let services = vec![
-        Service::DnsDatagram,
-        Service::Transparent {
-            port: ok.port(),
-            http: false,
-        },
-        Service::Transparent {
-            port: plain.port(),
-            http: true,
-        },
-    ];
-    let world = World::new(
-        services,
-        &[("ok.example.test", "127.0.0.1")],
-        Zone::default(),
-        only("ok.example.test"),
-    );
+    let world = straight(&[], &[("ok.example.test", "127.0.0.1")], only("ok.example.test"));
     let address = ask_a(&world, 0, "ok.example.test").unwrap();
-    assert!(address.to_string().starts_with("127.64."), "{address}");
+    assert!(address.to_string().starts_with("198.19."), "{address}");
     assert_eq!(ask_a(&world, 0, "other.example.test"), None);
-    let to = |address: std::net::Ipv4Addr, service: usize| {
-        patient(TcpStream::connect((address, world.addresses[service].port())).unwrap())
-    };
+    let to = |address: std::net::Ipv4Addr, port: u16| world.elsewhere(1, (address, port).into());
     // (a) and (d): carried, the name in the greeting compared.
     let good = client_hello(Some("ok.example.test"));
-    assert_eq!(greet(to(address, 1), &good), good);
+    assert_eq!(greet(to(address, ok.port()), &good), good);
     assert!(world.asked().contains(&format!("tunnel ok.example.test:{}", ok.port())));
     // (b): another name at the same address, or an address that stands for no name.
-    assert!(greet(to(address, 1), &client_hello(Some("other.example.test"))).is_empty());
-    for stranger in [[127, 0, 0, 1], [127, 64, 200, 200], [127, 9, 9, 9]] {
-        assert!(greet(to(stranger.into(), 1), &good).is_empty(), "{stranger:?}");
+    assert!(greet(to(address, ok.port()), &client_hello(Some("other.example.test"))).is_empty());
+    for stranger in [[198, 19, 200, 200], [198, 19, 0, 0]] {
+        assert!(greet(to(stranger.into(), ok.port()), &good).is_empty(), "{stranger:?}");
     }
     // Plain HTTP by the same way.
     let send = |address: std::net::Ipv4Addr, host: &str| {
-        let mut stream = to(address, 2);
+        let mut stream = to(address, plain.port());
         write!(
             stream,
             "GET /x HTTP/1.1\r\nhost: {host}:{}\r\nconnection: close\r\n\r\n",
@@ -266,7 +264,7 @@ fn c030_programs_that_know_no_proxy_reach_what_they_may() {
             .contains(&format!("GET http://ok.example.test:{}/x", plain.port()))
     );
     assert!(send(address, "other.example.test").contains("name-mismatch"));
-    assert!(send([127, 0, 0, 1].into(), "ok.example.test").contains("stands for no name"));
+    assert_eq!(send([198, 19, 9, 9].into(), "ok.example.test"), "");
     assert_eq!(plain.heard().len(), 1);
     assert_eq!(ok.heard().iter().filter(|line| line.ends_with("bytes")).count(), 1);
     assert!(
@@ -274,9 +272,123 @@ fn c030_programs_that_know_no_proxy_reach_what_they_may() {
         "the pinned name needs no look-up"
     );
     let strangers =
-        |seen: &&Seen| matches!(seen, Seen::Refused(Code::NameMismatch, what) if what.starts_with("connect 127."));
+        |seen: &&Seen| matches!(seen, Seen::Refused(Code::NameMismatch, what) if what.starts_with("connect 198.19."));
     world.wait_for("strangers", |seen| strangers(&seen));
-    assert_eq!(world.seen().iter().filter(strangers).count(), 4);
+    assert_eq!(world.seen().iter().filter(strangers).count(), 3);
+}
+
+#[test]
+fn p5_behind_an_address_without_a_name_the_first_words_say_which_host_is_meant() {
+    let ok = Origin::echo();
+    let plain = Origin::plain();
+    let names = [("ok.example.test", "127.0.0.1")];
+    let world = straight(&[], &names, only("ok.example.test"));
+    let far = |port: u16| world.elsewhere(1, ([93, 184, 215, 14], port).into());
+    let good = client_hello(Some("ok.example.test"));
+    assert_eq!(greet(far(ok.port()), &good), good);
+    assert_eq!(
+        greet(
+            world.elsewhere(1, format!("[2606::1]:{}", ok.port()).parse().unwrap()),
+            &good
+        ),
+        good
+    );
+    for (other, act) in [
+        (client_hello(Some("other.example.test")), "resolve other.example.test"),
+        (client_hello(Some("localhost")), "tunnel 93.184.215.14"),
+        (client_hello(Some("127.0.0.1")), "tunnel 93.184.215.14"),
+        (client_hello(None), "tunnel 93.184.215.14"),
+        (b"SSH-2.0-x\r\n".to_vec(), "tunnel 93.184.215.14"),
+        (b"\x16\x03\x01\0\x04junk".to_vec(), "tunnel 93.184.215.14"),
+    ] {
+        assert!(greet(far(ok.port()), &other).is_empty());
+        let port = if act.starts_with("tunnel") {
+            format!(":{}", ok.port())
+        } else {
+            String::new()
+        };
+        let act = format!("{act}{port}");
+        let told = |seen: &Seen| match seen {
+            Seen::Asked(asked, _) => *asked == act,
+            Seen::Refused(_, what) => what.starts_with(&act),
+            Seen::Settled(..) | Seen::Withdrawn => false,
+        };
+        world.wait_for(&act, told);
+    }
+    let send = |host: &str| {
+        let mut stream = far(plain.port());
+        write!(stream, "GET /x HTTP/1.1\r\n{host}connection: close\r\n\r\n").unwrap();
+        read_all(&mut stream)
+    };
+    let port = plain.port();
+    assert!(send(&format!("host: ok.example.test:{port}\r\n")).ends_with("reached"));
+    for wrong in [
+        String::new(),
+        "host: ok.example.test\r\n".into(),
+        format!("host: other.example.test:{port}\r\n"),
+        format!("host: localhost:{port}\r\n"),
+        format!("host: 127.0.0.1:{port}\r\n"),
+        format!("host: 93.184.215.15:{port}\r\n"),
+        format!("host: 93.184.215.14:{port}\r\n"),
+        format!("host: ok.example.test:{port}\r\nhost: other.example.test:{port}\r\n"),
+    ] {
+        let answer = send(&wrong);
+        assert!(answer.starts_with("HTTP/1.1 40"), "{wrong}: {answer}");
+    }
+    assert_eq!(plain.heard().len(), 1);
+    assert_eq!(ok.heard().iter().filter(|line| line.ends_with("bytes")).count(), 2);
+}
+
+#[test]
+fn a_stream_that_a_rule_names_needs_no_words_first() {
+    let database = Origin::raw(|stream, heard| {
+        heard.lock().unwrap().push("connected".into());
+        let _ = stream.write_all(b"hello");
+    });
+    let port = database.port();
+    let names = [
+        ("db.test", "127.0.0.1"),
+        ("other.test", "127.0.0.1"),
+        ("late.test", "127.0.0.1"),
+    ];
+    let named: &[(&str, u16)] = &[("db.test", port), ("10.1.2.3", port)];
+    let world = straight(named, &names, move |request| match request.to_string() {
+        act if act.contains("db.test") || act.contains("late.test") => Say::AllowUnder(
+            request
+                .address()
+                .map(|address| bailiwick_model::Obligation::DialAddress { address })
+                .into_iter()
+                .collect(),
+        ),
+        _ => Say::Deny(Code::NoRule),
+    });
+    for (name, want) in [("db.test", "hello"), ("late.test", "hello")] {
+        let address = ask_a(&world, 0, name).unwrap();
+        let begun = std::time::Instant::now();
+        let mut stream = world.elsewhere(1, (address, port).into());
+        assert_eq!(read_all(&mut stream), want, "{name}");
+        assert_eq!(
+            begun.elapsed() < bailiwick_proxy::limits::SILENCE,
+            name == "db.test",
+            "{name}"
+        );
+    }
+    assert_eq!(ask_a(&world, 0, "other.test"), None);
+    // What is refused is broken off, and not merely closed.
+    let mut refused = world.elsewhere(1, ([10, 1, 2, 3], port).into());
+    let fault = refused.read(&mut [0u8; 9]).unwrap_err();
+    assert_eq!(fault.kind(), std::io::ErrorKind::ConnectionReset);
+    world.wait_for("the address", |seen| {
+        *seen == Seen::Asked(format!("tunnel 10.1.2.3:{port}"), Some([10, 1, 2, 3].into()))
+    });
+    // A client that goes away without a word has asked for nothing.
+    drop(world.elsewhere(1, ([10, 1, 2, 4], port).into()));
+    // What the supervisor refused is on record.
+    world.told(1, &Handed::refused("connect 10.1.2.5:22", "no rule names that port"));
+    world.wait_for("what was refused", |seen| {
+        matches!(seen, Seen::Refused(Code::NoRule, what) if what == "connect 10.1.2.5:22: no rule names that port")
+    });
+    assert!(!world.asked().iter().any(|act| act.contains("10.1.2.4")));
 }
 
 #[test]
@@ -377,7 +489,9 @@ fn real_tls_by_curl_through_connect_and_by_a_synthetic_address() {
     let services = vec![
         Service::Proxy,
         Service::DnsDatagram,
-        Service::Transparent { port, http: false },
+        Service::Elsewhere {
+            streams: BTreeSet::new(),
+        },
     ];
     let world = World::new(
         services,
@@ -404,8 +518,8 @@ fn real_tls_by_curl_through_connect_and_by_a_synthetic_address() {
     let (page, fault) = curl(&["--proxy".into(), proxy, format!("https://back.test:{port}/")]);
     assert!(page.is_empty() && fault.contains("403"), "{page}{fault}");
     let address = ask_a(&world, 1, "front.test").unwrap();
-    let inside = world.addresses[2].port();
-    let map = format!("front.test:{port}:{address}:{inside}");
+    let inside = world.front(2, (address, port).into());
+    let map = format!("front.test:{port}:127.0.0.1:{}", inside.port());
     let (page, fault) = curl(&["--noproxy".into(), "*".into(), "--connect-to".into(), map, url]);
     assert!(page.contains("s_server"), "{page}{fault}");
     let tunnels = world

@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::{Answer, Call, FrameReader, PROTOCOL, PermitTerms, Question, Refusal, decode, digest_of, encode};
+use bailiwick_gate::{
+    Answer, Call, FrameReader, Handed, PROTOCOL, PermitTerms, Question, Refusal, decode, digest_of, encode,
+};
 use bailiwick_model::{Code, DecisionId, Host, Millis, Nonce, Obligation, Request, TaskId, Verb};
 use bailiwick_proxy::{Config, GateFault, Resolve, Service, run};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
+};
 
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -61,6 +66,8 @@ pub struct World {
     pub zone: Zone,
     pub addresses: Vec<SocketAddr>,
     pub channel: UnixStream,
+    /// Where the supervisor hands connections over, by the number of the service.
+    doors: BTreeMap<usize, Arc<OwnedFd>>,
     gate: Option<JoinHandle<Result<(), GateFault>>>,
 }
 
@@ -212,8 +219,15 @@ impl World {
     ) -> Self {
         let mut addresses = Vec::new();
         let mut sockets: Vec<OwnedFd> = Vec::new();
-        for service in &services {
-            if *service == Service::DnsDatagram {
+        let mut doors = BTreeMap::new();
+        for (number, service) in services.iter().enumerate() {
+            if matches!(service, Service::Elsewhere { .. }) {
+                let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+                let (ours, theirs) = pair.unwrap();
+                doors.insert(number, Arc::new(ours));
+                addresses.push(([0, 0, 0, 0], 0).into());
+                sockets.push(theirs);
+            } else if *service == Service::DnsDatagram {
                 let socket = UdpSocket::bind(("127.0.0.1", port_of(service))).unwrap();
                 addresses.push(socket.local_addr().unwrap());
                 sockets.push(socket.into());
@@ -244,6 +258,7 @@ impl World {
             zone,
             addresses,
             channel,
+            doors,
             gate: Some(gate),
         }
     }
@@ -256,6 +271,43 @@ impl World {
 
     pub fn connect(&self, service: usize) -> TcpStream {
         patient(TcpStream::connect(self.addresses[service]).unwrap())
+    }
+
+    /// A port whose connections are handed over as the fence's supervisor does it: as made to the address `meant`.
+    pub fn front(&self, service: usize, meant: SocketAddr) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, door) = (listener.local_addr().unwrap(), Arc::clone(&self.doors[&service]));
+        std::thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                let along = [connection.as_fd()];
+                assert!(control.push(SendAncillaryMessage::ScmRights(&along)));
+                let text = Handed::Connection(meant).to_string();
+                let _ = sendmsg(
+                    &door,
+                    &[io::IoSlice::new(text.as_bytes())],
+                    &mut control,
+                    SendFlags::NOSIGNAL,
+                );
+            }
+        });
+        address
+    }
+
+    /// A connection that was made to the address `meant`.
+    pub fn elsewhere(&self, service: usize, meant: SocketAddr) -> TcpStream {
+        patient(TcpStream::connect(self.front(service, meant)).unwrap())
+    }
+
+    /// Tells the gate something as the supervisor does.
+    pub fn told(&self, service: usize, message: &Handed) {
+        rustix::net::send(
+            &self.doors[&service],
+            message.to_string().as_bytes(),
+            SendFlags::empty(),
+        )
+        .unwrap();
     }
 
     /// Sends bytes to a service and reads until it closes.
