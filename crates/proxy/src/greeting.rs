@@ -44,34 +44,69 @@ pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S, early: &[u8]) -> 
 }
 
 async fn read_in_time<S: AsyncRead + Unpin>(stream: &mut S, early: &[u8]) -> Result<Greeting, GreetingFault> {
-    let mut acceptor = Acceptor::default();
-    let mut bytes = early.to_vec();
+    let mut reader = Reader::default();
+    reader.add(early);
     let mut piece = vec![0u8; 4096];
-    let mut fed = 0;
     loop {
-        while fed < bytes.len() {
-            let mut rest = bytes.get(fed..).unwrap_or_default();
+        if let Some(greeting) = reader.greeting()? {
+            return Ok(greeting);
+        }
+        match stream.read(&mut piece).await {
+            Ok(0) | Err(_) if reader.bytes.is_empty() => return Err(GreetingFault::Silent),
+            Ok(0) | Err(_) => return Err(GreetingFault::NotTls("it ends before the greeting does".into())),
+            Ok(count) => reader.add(piece.get(..count).unwrap_or_default()),
+        }
+    }
+}
+
+/// A greeting that comes in pieces.
+#[derive(Default)]
+pub(crate) struct Reader {
+    acceptor: Acceptor,
+    bytes: Vec<u8>,
+    fed: usize,
+}
+
+impl Reader {
+    /// Takes the next piece.
+    pub(crate) fn add(&mut self, piece: &[u8]) {
+        self.bytes.extend_from_slice(piece);
+    }
+
+    /// What has come.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What has come, to be passed on.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// The greeting, once it is whole.
+    pub(crate) fn greeting(&mut self) -> Result<Option<Greeting>, GreetingFault> {
+        while self.fed < self.bytes.len() {
+            let mut rest = self.bytes.get(self.fed..).unwrap_or_default();
             // Reading from memory cannot fail, so this is the parser's own limit.
-            let taken = acceptor.read_tls(&mut rest).map_err(|_| TOO_LONG)?;
-            fed = fed.saturating_add(taken);
-            match acceptor.accept() {
+            let taken = self.acceptor.read_tls(&mut rest).map_err(|_| TOO_LONG)?;
+            self.fed = self.fed.saturating_add(taken);
+            match self.acceptor.accept() {
                 Ok(Some(accepted)) => {
                     let name = accepted.client_hello().server_name().map(Into::into);
-                    return Ok(Greeting { name, bytes });
+                    return Ok(Some(Greeting {
+                        name,
+                        bytes: self.take(),
+                    }));
                 }
                 Ok(None) if taken > 0 => {}
                 Ok(None) => return Err(GreetingFault::NotTls("the greeting does not end".into())),
                 Err((fault, _)) => return Err(GreetingFault::NotTls(fault.to_string())),
             }
         }
-        if bytes.len() >= limits::GREETING_BYTES {
+        if self.bytes.len() >= limits::GREETING_BYTES {
             return Err(TOO_LONG);
         }
-        match stream.read(&mut piece).await {
-            Ok(0) | Err(_) if bytes.is_empty() => return Err(GreetingFault::Silent),
-            Ok(0) | Err(_) => return Err(GreetingFault::NotTls("it ends before the greeting does".into())),
-            Ok(count) => bytes.extend_from_slice(piece.get(..count).unwrap_or_default()),
-        }
+        Ok(None)
     }
 }
 

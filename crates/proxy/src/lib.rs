@@ -30,6 +30,7 @@ mod straight;
 mod strays;
 mod synthetic;
 mod tunnel;
+mod watched;
 
 pub use config::{Config, Service};
 pub use last::OWN_HOST;

@@ -18,6 +18,7 @@ use crate::dial::{Gate, Reached};
 use crate::greeting::{self, GreetingFault};
 use crate::limits;
 use crate::refusal::Refused;
+use crate::watched::Watched;
 
 /// What went through a stream so far, and when last.
 #[derive(Debug)]
@@ -132,6 +133,25 @@ pub(crate) fn of_greeting(fault: GreetingFault) -> (Code, String) {
     }
 }
 
+/// Passes on what comes from either end, until one has ended or both are silent.
+async fn pass<S>(client: &mut S, first: &[u8], mut reached: Reached)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    reached.effect.begin();
+    let meter = Meter::new();
+    let mut server = Metered::new(reached.stream, Arc::clone(&meter));
+    let passed = async {
+        server.write_all(first).await?;
+        copy_bidirectional_with_sizes(client, &mut server, limits::TUNNEL_BUFFER, limits::TUNNEL_BUFFER).await
+    };
+    let end = tokio::select! {
+        passed = passed => passed.err().map_or_else(String::new, |fault| format!(", then {fault}")),
+        () = meter.idle() => ", then silent for too long".into(),
+    };
+    reached.effect.settle(true, format!("{meter}{end}"));
+}
+
 impl Gate {
     /// The request for a tunnel.
     pub(crate) fn tunnel_request(&self, host: &Host, port: u16) -> Request {
@@ -150,35 +170,28 @@ impl Gate {
 
     /// Joins a client to an open tunnel, from the greeting to the end. `early` are bytes of the client's that have been
     /// read already.
-    pub(crate) async fn join<S>(&self, mut client: S, early: &[u8], host: &Host, port: u16, mut reached: Reached)
+    pub(crate) async fn join<S>(&self, mut client: S, early: &[u8], host: &Host, port: u16, reached: Reached)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let act = self.tunnel_request(host, port).to_string();
-        let first = if reached.match_server_name {
+        if reached.match_server_name {
             match self.compare_greeting(&mut client, early, host).await {
-                Ok(bytes) => bytes,
+                Ok(first) => pass(&mut client, &first, reached).await,
                 Err((code, why)) => {
                     reached.effect.settle(false, format!("no byte sent: {why}"));
                     self.channel.refuse(code, &act, &why).await;
-                    return;
                 }
             }
+        } else if matches!(host, Host::Name(_)) && !host.is_localhost() {
+            let mut client = Watched::new(client, early, host.clone());
+            pass(&mut client, &[], reached).await;
+            if let Some(why) = client.refused() {
+                self.channel.refuse(Code::NameMismatch, &act, why).await;
+            }
         } else {
-            early.to_vec()
-        };
-        reached.effect.begin();
-        let meter = Meter::new();
-        let mut server = Metered::new(reached.stream, Arc::clone(&meter));
-        let passed = async {
-            server.write_all(&first).await?;
-            copy_bidirectional_with_sizes(&mut client, &mut server, limits::TUNNEL_BUFFER, limits::TUNNEL_BUFFER).await
-        };
-        let end = tokio::select! {
-            passed = passed => passed.err().map_or_else(String::new, |fault| format!(", then {fault}")),
-            () = meter.idle() => ", then silent for too long".into(),
-        };
-        reached.effect.settle(true, format!("{meter}{end}"));
+            pass(&mut client, early, reached).await;
+        }
     }
 
     async fn compare_greeting<S>(&self, client: &mut S, early: &[u8], host: &Host) -> Result<Vec<u8>, (Code, String)>

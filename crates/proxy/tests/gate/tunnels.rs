@@ -340,6 +340,45 @@ fn p5_behind_an_address_without_a_name_the_first_words_say_which_host_is_meant()
 }
 
 #[test]
+fn p5_where_no_greeting_is_needed_one_must_still_name_the_host() {
+    let echo = Origin::echo();
+    let port = echo.port();
+    let world = straight(&[("db.test", port)], &[("db.test", "127.0.0.1")], |request| {
+        let dial = request
+            .address()
+            .map(|address| bailiwick_model::Obligation::DialAddress { address });
+        Say::AllowUnder(dial.into_iter().collect())
+    });
+    let address = ask_a(&world, 0, "db.test").unwrap();
+    let to = || world.elsewhere(1, (address, port).into());
+    let good = client_hello(Some("db.test"));
+    for words in [
+        good.clone(),
+        in_small_records(&good, 3),
+        b"SSH-2.0-x\r\n".to_vec(),
+        b"\x16".to_vec(),
+        b"\x16\x00\x00\x00 a message of 22 bytes".to_vec(),
+        vec![0; 3000],
+        Vec::new(),
+    ] {
+        assert_eq!(greet(to(), &words), words);
+    }
+    let heard = echo.heard().len();
+    for words in [
+        client_hello(Some("other.test")),
+        in_small_records(&client_hello(Some("other.test")), 1),
+        client_hello(None),
+        good[..40].to_vec(),
+        b"\x16\x03\x01\x00\x04junk".to_vec(),
+    ] {
+        assert!(greet(to(), &words).is_empty(), "{words:?}");
+        world.wait_for("refused", |seen| matches!(seen, Seen::Refused(Code::NameMismatch, _)));
+    }
+    let sent = echo.heard().split_off(heard);
+    assert!(sent.iter().all(|line| line == "connected"), "no byte: {sent:?}");
+}
+
+#[test]
 fn a_stream_that_a_rule_names_needs_no_words_first() {
     let database = Origin::raw(|stream, heard| {
         heard.lock().unwrap().push("connected".into());
