@@ -162,7 +162,7 @@ fn c030_every_port_of_a_name_is_reached_without_a_proxy_and_nothing_else() {
         for told in [
             format!("tunnel 192.0.2.7:{db}"),
             "connect 192.0.2.7:22".into(),
-            format!("connect 198.19.0.1:{}", other.port),
+            format!("connect 198.19.0.1:{} (db.test)", other.port),
             "resolve other.test".into(),
         ] {
             assert!(log.contains(&told), "{told}: {log}");

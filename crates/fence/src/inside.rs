@@ -17,8 +17,8 @@ use bailiwick_model::{AbsPath, Level};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitStatus, ioctl_tiocsctty, set_dumpable_behavior, set_parent_process_death_signal,
-    setsid,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitStatus, getrlimit, ioctl_tiocsctty, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit, setsid,
 };
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -361,6 +361,13 @@ impl Starting {
         let Some(listener) = handed(listener)? else {
             return self.runs();
         };
+        // Each connection that is being made takes a few descriptors. The program has its own limit.
+        let files = getrlimit(Resource::Nofile);
+        let raised = Rlimit {
+            current: files.maximum,
+            maximum: files.maximum,
+        };
+        let _ = setrlimit(Resource::Nofile, raised);
         Filters::supervisor()?.lay()?;
         Supervisor::begin(listener, charge).or_say(|| "cannot start the supervisor".into())?;
         self.runs()

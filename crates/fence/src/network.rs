@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use bailiwick_gate::{LaunchFault, Listen, ListenKind};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, Protocol, RawProtocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, listen, netlink, recv,
-    send, socket_with, socketpair, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, listen, netlink, recv, send, socket_with,
+    socketpair, sockopt,
 };
 
 use crate::fault::Says;
@@ -44,8 +44,6 @@ fn take_every_address() -> Result<(), Errno> {
     const NEW_ROUTE: u16 = 24;
     const INET: u8 = 2;
     const INET6: u8 = 10;
-    /// The number of the loopback interface, which is the first in every network.
-    const LOOPBACK: u32 = 1;
     /// Table `local`, static, on this host, of the kind `local` (rtnetlink(7)).
     const LOCAL: [u8; 4] = [255, 4, 254, 2];
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
@@ -91,6 +89,9 @@ fn ask_kernel(socket: &OwnedFd, kind: u16, body: &[u8]) -> Result<(), Errno> {
         None => Err(Errno::PROTO),
     }
 }
+
+/// The number of the loopback interface, which is the first in every network.
+const LOOPBACK: u32 = 1;
 
 /// Sockets that are served outside.
 pub(crate) struct Served {
@@ -213,12 +214,16 @@ pub(crate) fn door(listen: Listen) -> Result<(Door, OwnedFd), LaunchFault> {
 /// A socket that is told of each datagram inside which is meant for another address than the loopback's, as the network
 /// has it (packet(7)).
 fn strays() -> Result<OwnedFd, Errno> {
-    /// `ETH_P_ALL`, in the network's order.
-    const EVERYTHING: u32 = 0x0003_u16.to_be() as u32;
-    let all = RawProtocol::new(EVERYTHING).map(Protocol::from_raw);
-    // No packet comes before the filter stands: nothing runs inside yet.
-    let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, SocketFlags::CLOEXEC, all)?;
-    sys::only_stray_datagrams(&socket).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::INVAL))?;
+    /// `ETH_P_ALL`.
+    const EVERYTHING: u16 = 3;
+    let said = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+    // It hears nothing until it is bound: to the loopback, so that no other packet of the machine passes by it.
+    let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sys::only_stray_datagrams(&socket).map_err(said)?;
+    let family = u16::try_from(libc::AF_PACKET).unwrap_or(17);
+    let head = [family.to_ne_bytes(), EVERYTHING.to_be_bytes()].concat();
+    let address = [&head[..], &LOOPBACK.to_ne_bytes(), &[0; 12]].concat();
+    sys::notify::at_address(socket.as_fd(), &address, false).map_err(said)?;
     Ok(socket)
 }
 

@@ -132,6 +132,7 @@ async fn accept(gate: Arc<Gate>, service: Arc<Service>, door: Door) {
             Ok(Came::Refused { what, why }) => {
                 let gate = Arc::clone(&gate);
                 tokio::spawn(async move {
+                    let what = gate.with_name(what);
                     gate.channel.refuse(Code::NoRule, &what, &why).await;
                     drop(seat);
                 });

@@ -86,6 +86,17 @@ impl Gate {
         Some(Host::parse(&address.to_string()).unwrap_or(Host::Address(address)))
     }
 
+    /// What was refused, with the name that its address stands for.
+    pub(crate) fn with_name(&self, what: String) -> String {
+        let meant = what
+            .strip_prefix("connect ")
+            .and_then(|text| text.parse::<SocketAddr>().ok());
+        match meant.and_then(|meant| self.host_at(meant.ip())) {
+            Some(Host::Name(name)) => format!("{what} ({name})"),
+            Some(Host::Address(_)) | None => what,
+        }
+    }
+
     /// Serves a connection that was made to an address which is not the fence's own.
     pub(crate) async fn serve_elsewhere(
         self: Arc<Self>,

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use bailiwick_gate::{
     Bind, BindMode, FencePlan, IdMap, Judged, Limits, Listen, ListenKind, Protected, Protection, Stdio,
 };
-use bailiwick_model::{AbsPath, Level, Obligation, PathPattern, TaskId, Verb};
+use bailiwick_model::{AbsPath, Host, Level, Obligation, PathPattern, TaskId, Verb};
 use bailiwick_policy::{Settings, SourceFile};
 use bailiwick_proxy::Service;
 
@@ -336,6 +336,21 @@ fn sockets(from: &Materials<'_>) -> (Vec<Listen>, Vec<Service>) {
     let datagrams = |kind| matches!(kind, ListenKind::Datagram | ListenKind::Strays);
     all.retain(|(listen, _)| from.level == Level::Namespace || !datagrams(listen.kind));
     all.into_iter().unzip()
+}
+
+/// What a person is told where rules name a port for a service of its own.
+pub fn note_of_streams(settings: &Settings) -> Option<String> {
+    let is_here = |host: &Host| host.is_localhost() || host.address().is_some_and(|address| address.is_loopback());
+    let far = settings.streams.iter().filter(|(host, _)| !is_here(host));
+    let named: Vec<String> = far.map(|(host, port)| format!("{host}:{port}")).collect();
+    let (first, others) = named.split_first()?;
+    let others = match others.len() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    Some(format!(
+        "{first}{others}: what goes there is bound by name and address alone, since the rule names a port that need not speak TLS"
+    ))
 }
 
 fn environment(from: &Materials<'_>, own: &Own) -> Vec<(String, String)> {

@@ -382,6 +382,7 @@ fn begin(
             .iter()
             .cloned()
             .chain(notes)
+            .chain(plan::note_of_streams(policy.settings()))
             .chain(no_login(order, policy, &kept))
             .collect(),
         warnings: told(daemon, order, context, policy, &writable)

@@ -40,11 +40,28 @@ fn datagram(world: &World, to: IpAddr, port: u16) -> Tried {
 
 /// The address of a loopback port, as the kernel takes it.
 fn address(port: u16) -> Vec<u8> {
+    address_of(Ipv4Addr::LOCALHOST, port)
+}
+
+fn address_of(to: Ipv4Addr, port: u16) -> Vec<u8> {
     let mut bytes = 2u16.to_ne_bytes().to_vec();
     bytes.extend(port.to_be_bytes());
-    bytes.extend([127, 0, 0, 1]);
+    bytes.extend(to.octets());
     bytes.resize(16, 0);
     bytes
+}
+
+/// Says something to an address that no proxy variable leads to, and waits for an answer.
+fn straight(world: &World, words: &str) -> Tried {
+    let to = SocketAddr::new(own(world)?, port(world, 0));
+    let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.write_all(words.as_bytes())?;
+    let mut answer = [0u8; 64];
+    match std::io::Read::read(&mut stream, &mut answer)? {
+        0 => Err("closed".into()),
+        got => Ok(String::from_utf8_lossy(answer.get(..got).unwrap_or_default()).into_owned()),
+    }
 }
 
 fn socket(family: i32, kind: i32, protocol: i32) -> Result<i64, Refused> {
@@ -106,6 +123,61 @@ pub(super) fn attempts() -> Vec<Attempt> {
         }),
         tell("network-stream-other-loopback", |world| {
             stream(world, IpAddr::V4(Ipv4Addr::new(127, 9, 9, 9)))
+        }),
+        tell("network-stream-own-address-mapped", |world| match own(world)? {
+            IpAddr::V4(address) => stream(world, IpAddr::V6(address.to_ipv6_mapped())),
+            IpAddr::V6(_) => Err(Refused::NotHere("no address of the older kind".into())),
+        }),
+        tell("network-straight-named-as-this-machine", |world| {
+            let (word, port) = (&world.word, port(world, 0));
+            straight(
+                world,
+                &format!("GET /{word} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"),
+            )
+        }),
+        tell("network-straight-named-as-the-loopback", |world| {
+            let (word, port) = (&world.word, port(world, 0));
+            straight(
+                world,
+                &format!("GET /{word} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"),
+            )
+        }),
+        tell("network-straight-whole-url", |world| {
+            let (word, port) = (&world.word, port(world, 0));
+            straight(
+                world,
+                &format!("GET http://127.0.0.1:{port}/{word} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"),
+            )
+        }),
+        tell("network-straight-asked-to-connect", |world| {
+            let (word, port) = (&world.word, port(world, 0));
+            straight(
+                world,
+                &format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: {word}\r\n\r\n{word}"),
+            )
+        }),
+        tell("network-straight-no-words-of-http", |world| {
+            straight(world, &format!("SSH-2.0-{}\r\n", world.word))
+        }),
+        tell("network-connected-anew", |world| {
+            // A socket that was connected where it may be, dropped, and connected elsewhere.
+            let socket = socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;
+            let (first, none) = (address(port(world, 0)), [0u8; 16]);
+            let IpAddr::V4(own) = own(world)? else {
+                return Err(Refused::NotHere("no address of the older kind".into()));
+            };
+            let second = address_of(own, port(world, 0));
+            let connect = |to: &[u8]| call(libc::SYS_connect, [Arg::N(socket), Arg::In(to), Arg::N(16)]);
+            let _ = connect(&first);
+            connect(&none)?;
+            connect(&second)?;
+            let word = world.word.as_bytes();
+            call(
+                libc::SYS_write,
+                [Arg::N(socket), Arg::In(word), Arg::N(word.len() as i64)],
+            )?;
+            std::thread::sleep(Duration::from_millis(50));
+            Ok("said".into())
         }),
         tell("network-datagram", |world| datagram(world, HERE, port(world, 1))),
         tell("network-datagram-6", |world| {
