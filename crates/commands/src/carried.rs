@@ -76,7 +76,9 @@ pub(crate) fn carried(program: &Program, form: &NormalForm, found: Found, start:
         }),
         Some(Carries::Script) => {
             let name = first.rsplit('/').next().unwrap_or("");
-            let stem = name.split('.').next().unwrap_or(name).to_owned();
+            let stem = name.split('.').next().unwrap_or(name);
+            // What a package manager puts behind the name `npm` is called `npm-cli.js`.
+            let stem = stem.strip_suffix("-cli").unwrap_or(stem).to_owned();
             let words = [stem].into_iter().chain(operands.into_iter().skip(1)).collect();
             all.push(Carried {
                 start: of(start, words, assigned),

@@ -5,6 +5,7 @@
 //! See: docs/design/commands.md, which documents each key.
 
 use std::collections::BTreeMap;
+use std::sync::{LazyLock, OnceLock};
 
 use serde::Deserialize;
 
@@ -186,6 +187,61 @@ pub(crate) const SHIPPED: &[(&str, &str)] = &[
     ("text", include_str!("../grammars/text.toml")),
 ];
 
+/// One shipped program, read when it is first asked for: most tasks start few of those that there are.
+struct Shelved {
+    names: Vec<&'static str>,
+    /// True for a program that runs others without starting them.
+    carrier: bool,
+    text: &'static str,
+    program: OnceLock<Option<Program>>,
+}
+
+/// What every table of a program begins with.
+const HEAD: &str = "[[program]]\n";
+
+static SHELF: LazyLock<Vec<Shelved>> = LazyLock::new(|| {
+    let tables = SHIPPED.iter().flat_map(|(_, text)| text.split(HEAD).skip(1));
+    tables.map(Shelved::of).collect()
+});
+
+impl Shelved {
+    fn of(text: &'static str) -> Self {
+        let line = |head: &str| text.lines().find_map(|line| line.strip_prefix(head));
+        let names = line("names = [").unwrap_or("").split('"').skip(1).step_by(2);
+        let carries = line("carries = ").unwrap_or("").trim_matches('"');
+        Self {
+            names: names.collect(),
+            carrier: ["applet", "file", "script"].contains(&carries),
+            text,
+            program: OnceLock::new(),
+        }
+    }
+
+    fn program(&self) -> Option<&Program> {
+        let read = || {
+            programs("shipped", &format!("{HEAD}{}", self.text))
+                .ok()?
+                .into_iter()
+                .next()
+        };
+        self.program.get_or_init(read).as_ref()
+    }
+}
+
+/// The shipped program of that name.
+pub(crate) fn shipped(name: &str) -> Option<&'static Program> {
+    let found = SHELF
+        .iter()
+        .find(|shelved| shelved.names.iter().any(|own| fits(own, name)));
+    found.and_then(Shelved::program)
+}
+
+/// The names of the shipped programs that run others without starting them.
+pub(crate) fn shipped_carriers() -> impl Iterator<Item = &'static str> {
+    let carriers = SHELF.iter().filter(|shelved| shelved.carrier);
+    carriers.flat_map(|shelved| shelved.names.iter().copied())
+}
+
 /// Holds tables against their own examples: each one that does not hold, as a sentence.
 pub fn check_examples(file: &str, text: &str) -> Result<Vec<String>, GrammarFault> {
     let programs = programs(file, text)?;
@@ -234,6 +290,26 @@ mod tests {
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn what_is_read_when_it_is_asked_for_is_what_the_files_say() {
+        let mut count = 0;
+        for (file, text) in SHIPPED {
+            for program in programs(file, text).unwrap() {
+                count += 1;
+                for name in program.names.iter().filter(|name| !name.contains('*')) {
+                    let found = shipped(name).unwrap_or_else(|| panic!("{file}: no {name}"));
+                    assert_eq!(found.names, program.names, "{file}: {name} stands twice");
+                    let carrier = SHELF
+                        .iter()
+                        .any(|shelved| shelved.carrier && shelved.names.contains(&name.as_str()));
+                    let carries = [Some(Carries::Applet), Some(Carries::File), Some(Carries::Script)];
+                    assert_eq!(carrier, carries.contains(&program.carries), "{file}: {name}");
+                }
+            }
+        }
+        assert_eq!(count, SHELF.len());
     }
 
     #[test]

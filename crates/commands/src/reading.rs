@@ -10,7 +10,7 @@ use bailiwick_gate::{Reading, Start};
 use bailiwick_model::{Command, CommandPattern, NormalForm, ProgramPattern, Resource, words_of};
 
 use crate::carried::carried;
-use crate::grammar::{Carries, GrammarFault, Program, SHIPPED, programs};
+use crate::grammar::{Carries, GrammarFault, Program, programs, shipped, shipped_carriers};
 use crate::{argv, steering};
 
 /// Most bytes of words that are kept of one command, over all its normal forms; what needs an escape counts six times.
@@ -23,18 +23,16 @@ const MAX_DEPTH: usize = 6;
 /// All grammars, with the variables that the task began with.
 #[derive(Debug, Clone)]
 pub struct Grammars {
-    programs: Vec<Program>,
+    /// The person's own, which go before those that are shipped.
+    own: Vec<Program>,
     base: HashMap<String, String>,
 }
 
 impl Grammars {
     /// The shipped grammars. `base` are the variables that the task begins with: set so, they steer nothing.
     pub fn shipped(base: Vec<(String, String)>) -> Self {
-        let shipped = SHIPPED
-            .iter()
-            .flat_map(|(name, text)| programs(name, text).unwrap_or_default());
         Self {
-            programs: shipped.collect(),
+            own: Vec::new(),
             base: base.into_iter().collect(),
         }
     }
@@ -42,13 +40,14 @@ impl Grammars {
     /// Adds the tables of one file: they go before what is there already.
     pub fn with(mut self, file: &str, text: &str) -> Result<Self, GrammarFault> {
         let mut own = programs(file, text)?;
-        own.append(&mut self.programs);
-        self.programs = own;
+        own.append(&mut self.own);
+        self.own = own;
         Ok(self)
     }
 
     fn of(&self, name: &str) -> Option<&Program> {
-        self.programs.iter().find(|program| program.is_called(name))
+        let own = self.own.iter().find(|program| program.is_called(name));
+        own.or_else(|| shipped(name))
     }
 
     /// Brings a start to its normal forms.
@@ -268,13 +267,34 @@ impl Reading for Grammars {
 
     fn carriers(&self) -> BTreeSet<String> {
         let without_start = [Carries::Applet, Carries::File, Carries::Script];
-        let carriers = self
-            .programs
+        let carries = |program: &&Program| program.carries.is_some_and(|carries| without_start.contains(&carries));
+        let own = self
+            .own
             .iter()
-            .filter(|program| program.carries.is_some_and(|carries| without_start.contains(&carries)));
-        carriers.flat_map(|program| program.names.iter().cloned()).collect()
+            .filter(carries)
+            .flat_map(|program| program.names.iter().cloned());
+        let names = own.chain(shipped_carriers().map(str::to_owned));
+        let names = names.flat_map(|name| match name.split_once('*') {
+            // A name with a number is one of these: `python3.12`.
+            Some((head, "")) if head.ends_with('.') => (0..40).map(|number| format!("{head}{number}")).collect(),
+            Some(_) => Vec::new(),
+            None => vec![name],
+        });
+        names.chain(LOADERS.iter().map(|path| (*path).to_owned())).collect()
     }
 }
+
+/// The dynamic linkers: they lie in no `PATH`, and a copy of one is found by where it lies.
+const LOADERS: [&str; 8] = [
+    "/lib64/ld-linux-x86-64.so.2",
+    "/lib/ld-linux-aarch64.so.1",
+    "/lib/ld-linux.so.2",
+    "/lib/ld-linux-armhf.so.3",
+    "/lib/ld-linux-riscv64-lp64d.so.1",
+    "/lib64/ld64.so.2",
+    "/lib/ld-musl-x86_64.so.1",
+    "/lib/ld-musl-aarch64.so.1",
+];
 
 fn file_name(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or("");
