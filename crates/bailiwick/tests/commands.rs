@@ -150,6 +150,29 @@ fn c070_a_rule_that_this_build_cannot_enforce_is_refused_with_a_hint() {
 }
 
 #[test]
+fn p5_a_persons_own_tables_say_what_words_mean() {
+    let kit = Bailiwick::new();
+    kit.write(
+        "bailiwick.toml",
+        "extends = [\"coding\"]\n[commands]\ndeny = [\"deploy production\"]\n",
+    );
+    kit.run(&["can", "run deploy --to x production"]).status_is(3);
+    kit.run(&["can", "run deploy -y prod"]).ok();
+    let table = "[[program]]\nnames = [\"deploy\"]\noptions = [\"-y --yes\"]\n[program.subcommands]\n\"production prod\" = {}\n";
+    kit.write_home(".config/bailiwick/commands/deploy.toml", table);
+    kit.run(&["can", "run deploy -y prod"]).status_is(3);
+    kit.write_home(
+        ".config/bailiwick/commands/deploy.toml",
+        "[[program]]\nnames = [\"deploy\"]\nwhat = 1\n",
+    );
+    let told = kit.run(&["can", "run deploy"]).status_is(2).stderr;
+    assert!(
+        told.contains("deploy.toml") && told.contains("what") && told.contains("hint:"),
+        "{told}"
+    );
+}
+
+#[test]
 fn p2_an_untrusted_project_file_only_takes_away() {
     let kit = Bailiwick::new();
     kit.write_home("notes/n.txt", "NOTE");

@@ -201,11 +201,24 @@ impl<'de> Deserialize<'de> for Command {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Sent {
+        struct Forms {
             forms: Vec<NormalForm>,
         }
-        let sent = Sent::deserialize(deserializer)?;
-        Self::of(sent.forms).ok_or_else(|| serde::de::Error::custom("a command without words"))
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Sent {
+            Forms(Forms),
+            /// As logs have it from before there were forms.
+            Words(Vec<String>),
+        }
+        let none = || serde::de::Error::custom("a command without words");
+        match Sent::deserialize(deserializer)? {
+            Sent::Forms(sent) => Self::of(sent.forms).ok_or_else(none),
+            Sent::Words(words) => {
+                let called = words.first().cloned().ok_or_else(none)?;
+                Ok(Self::plain(words, &called))
+            }
+        }
     }
 }
 
@@ -289,13 +302,16 @@ mod tests {
     #[test]
     fn p4_a_command_without_words_is_not_read() {
         for bad in [
+            "[]",
             r#"{"forms":[]}"#,
             r#"{"forms":[{"words":[]}]}"#,
             r#"{"forms":[{"words":["a"],"x":1}]}"#,
         ] {
             assert!(serde_json::from_str::<Command>(bad).is_err(), "{bad}");
         }
+        let old: Command = serde_json::from_str(r#"["a","b"]"#).unwrap();
         let command = Command::typed(&["a", "b"]);
+        assert_eq!(old, command, "as logs have it from before there were forms");
         let text = serde_json::to_string(&command).unwrap();
         assert_eq!(serde_json::from_str::<Command>(&text).unwrap(), command);
     }

@@ -61,7 +61,7 @@ pub enum ProgramPattern {
 pub struct CommandPattern {
     /// True when it is met by nothing more than what is written, also where only a program is.
     pub exact: bool,
-    /// Steering variables, each with a pattern of its value.
+    /// Steering variables, each by a name that may end in `*`, with a pattern of its value.
     pub variables: Vec<(String, String)>,
     /// The program.
     pub program: ProgramPattern,
@@ -114,7 +114,7 @@ impl CommandPattern {
         let exact = words.next_if(|word| word == EXACT).is_some();
         let mut variables = Vec::new();
         while let Some((name, value)) = words.peek().and_then(|word| word.split_once('=')) {
-            if !is_variable(name) {
+            if !is_variable(name.trim_end_matches('*')) {
                 break;
             }
             variables.push((name.to_owned(), value.to_owned()));
@@ -179,7 +179,7 @@ impl CommandPattern {
     /// True when an allow of this covers the command.
     pub fn admits(&self, form: &NormalForm) -> bool {
         let steered = |(name, value): &(String, String)| {
-            let mut named = self.variables.iter().filter(|(own, _)| own == name);
+            let mut named = self.variables.iter().filter(|(own, _)| matches(own, name));
             named.any(|(_, pattern)| matches(pattern, value))
         };
         let program = match &self.program {
@@ -207,7 +207,7 @@ impl CommandPattern {
     /// True when a deny or an ask of this holds for the command.
     pub fn holds(&self, form: &NormalForm) -> bool {
         let set = |(name, pattern): &(String, String)| {
-            let mut own = form.steering.iter().filter(|(own, _)| own == name);
+            let mut own = form.steering.iter().filter(|(own, _)| matches(name, own));
             own.any(|(_, value)| matches(pattern, value))
         };
         let program = match &self.program {

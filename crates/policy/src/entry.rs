@@ -509,7 +509,7 @@ fn narrowed(act: &mut Act, variables: &[Text], exact: Option<Option<Span>>) -> R
     }
     pattern.exact |= exact.is_some();
     for (name, span) in variables {
-        if !is_variable(name) {
+        if !is_variable(name.trim_end_matches('*')) {
             return Err((format!("`{name}` is not the name of a variable"), span.clone()));
         }
         pattern.variables.push((name.clone(), "**".into()));

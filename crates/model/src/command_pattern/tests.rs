@@ -151,6 +151,7 @@ fn variables_are_part_of_a_command() {
     assert!(pattern("GIT_PAGER=./x git log").admits(&steered));
     assert!(pattern("git log").holds(&steered) && pattern("GIT_PAGER=** *").holds(&steered));
     assert!(!pattern("LD_PRELOAD=** *").holds(&steered));
+    assert!(pattern("GIT_*=** git log").admits(&steered) && !pattern("GI=** git log").admits(&steered));
 }
 
 #[test]
