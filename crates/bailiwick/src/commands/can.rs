@@ -87,7 +87,11 @@ fn line(args: &CanArgs, text: &str, context: &Context, policy: &Arc<Policy>, her
                 Verdict::Ask => "ask",
                 Verdict::Deny => "no",
             };
-            tellln!("{word}: the whole line, by `{}`", visible(&strictest.text()));
+            let part = visible(&strictest.text());
+            match strictest.request {
+                Some(_) => tellln!("{word}: the whole line, by `{part}`"),
+                None => tellln!("{word}: the whole line, since {part}"),
+            }
         }
     }
     Ok(ended(strictest.decision.verdict))
