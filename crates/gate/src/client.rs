@@ -41,6 +41,8 @@ pub enum Reply {
     Settled(u64, Result<(), Refusal>),
     /// The answer to [`Client::refused`].
     Noted(u64, Refusal),
+    /// What was refused to the task by way of another gate.
+    Told(Refusal),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +150,9 @@ impl Client {
         if !self.greeted {
             return Err(WireFault::OutOfTurn("an answer before the greeting").into());
         }
+        if let Answer::Told { refusal } = answer {
+            return Ok(Reply::Told(refusal));
+        }
         if let Answer::Question { call, question } = answer {
             return match self.open.get(&call) {
                 Some(Open::Decide(_)) => Ok(Reply::Waits(call, question)),
@@ -158,7 +163,7 @@ impl Client {
             Answer::Allow { call, .. } | Answer::Deny { call, .. } | Answer::Settled { call } => {
                 (*call, self.open.remove(call).ok_or(ClientFault::Stray)?)
             }
-            Answer::Hello { .. } | Answer::Question { .. } => return Err(ClientFault::Stray),
+            Answer::Hello { .. } | Answer::Question { .. } | Answer::Told { .. } => return Err(ClientFault::Stray),
         };
         match (answer, open) {
             (Answer::Allow { terms, .. }, Open::Decide(digest)) if terms.digest == digest => {

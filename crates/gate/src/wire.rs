@@ -108,6 +108,11 @@ pub enum Answer {
         /// The refusal.
         refusal: Refusal,
     },
+    /// What was refused to the task by way of another gate: nobody asked here.
+    Told {
+        /// The refusal.
+        refusal: Refusal,
+    },
     /// Settled.
     Settled {
         /// The number of the call.

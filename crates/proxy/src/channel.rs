@@ -89,15 +89,16 @@ impl Channel {
         let (say, said) = mpsc::unbounded_channel();
         let client = Client::default();
         let hello = client.hello(build, GateKind::Network).map_err(ClientFault::from)?;
+        let last = Arc::<Last>::default();
         let line = Line {
             task,
             client,
             decides: HashMap::new(),
             numbers: HashMap::new(),
             notes: HashMap::new(),
+            last: Arc::clone(&last),
             out: hello,
         };
-        let last = Arc::default();
         let channel = Self {
             task,
             asked: Arc::default(),
@@ -264,6 +265,7 @@ struct Line {
     /// The calls by the numbers under which they are withdrawn.
     numbers: HashMap<u64, u64>,
     notes: HashMap<u64, oneshot::Sender<Refusal>>,
+    last: Arc<Last>,
     out: Vec<u8>,
 }
 
@@ -353,6 +355,7 @@ impl Line {
     fn hand_on(&mut self, reply: Reply) -> Result<(), ChannelFault> {
         match reply {
             Reply::Ready => {}
+            Reply::Told(refusal) => self.last.remember(refusal),
             Reply::Waits(call, question) => {
                 let waits = self.decides.get_mut(&call).and_then(|awaited| awaited.waits.take());
                 if let Some(waits) = waits {

@@ -27,6 +27,10 @@ impl Last {
     /// Remembers one.
     pub(crate) fn remember(&self, refusal: Refusal) {
         if let Ok(mut kept) = self.0.lock() {
+            // What this gate refused itself is told by the mediator, too.
+            if kept.iter().any(|known| known.id == refusal.id) {
+                return;
+            }
             kept.push_front(refusal);
             kept.truncate(KEPT);
         }

@@ -60,9 +60,7 @@ fn inside(args: &LastArgs) -> Done {
         tellln!("{} {}", text(one, "code"), text(one, "id"));
     }
     match refused.first() {
-        None => talkln!(
-            "nothing was refused by the network gate; a file that is not there, or cannot be changed, was not granted"
-        ),
+        None => talkln!("nothing was refused that is on record; a file that is not there was not granted"),
         Some(last) => talkln!(
             "hint: ask the person who started you: outside, `bailiwick explain {}` says why, and what would change it",
             text(last, "id")

@@ -18,7 +18,12 @@ use super::Daemon;
 const MAX_WAITING_ANSWERS: usize = 8192;
 
 /// Serves the gate's channel: one thread reads, one writes, so that a gate that does not read holds up no one else.
-pub fn serve(daemon: &Arc<Daemon>, task: TaskId, channel: &UnixStream) -> std::io::Result<()> {
+/// Comes back with what sends frames to it.
+pub fn serve(
+    daemon: &Arc<Daemon>,
+    task: TaskId,
+    channel: &UnixStream,
+) -> std::io::Result<Arc<dyn Fn(Vec<u8>) + Send + Sync>> {
     let (mut from, mut to) = (channel.try_clone()?, channel.try_clone()?);
     let closing = channel.try_clone()?;
     let (queue, answers) = sync_channel::<Vec<u8>>(MAX_WAITING_ANSWERS);
@@ -31,6 +36,7 @@ pub fn serve(daemon: &Arc<Daemon>, task: TaskId, channel: &UnixStream) -> std::i
     });
     let mut session = Session::new(Arc::clone(&daemon.mediator), task);
     let reply = replies(queue, closing);
+    let replying = Arc::clone(&reply);
     std::thread::spawn(move || {
         let mut frames = FrameReader::default();
         let mut buffer = vec![0u8; 16 * 1024];
@@ -55,7 +61,7 @@ pub fn serve(daemon: &Arc<Daemon>, task: TaskId, channel: &UnixStream) -> std::i
             }
         }
     });
-    Ok(())
+    Ok(replying)
 }
 
 /// Puts answers into the queue; a gate that lets it fill up is cut off.

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
-use bailiwick_gate::{Ledger, LedgerFault, Pending};
+use bailiwick_gate::{Answer, Ledger, LedgerFault, Pending, Refusal, encode};
 use bailiwick_ledger::Log;
-use bailiwick_model::{Durability, Event, Record, TaskId, Verdict};
+use bailiwick_model::{DecisionId, Durability, Event, Record, TaskId, Verdict};
 
 use super::lock;
 
@@ -30,7 +30,12 @@ pub struct Watched {
 struct Refusals {
     count: u64,
     hearer: Option<SyncSender<Record>>,
+    /// Tells the task's network gate, which the agent asks what was refused last.
+    gate: Option<Reply>,
 }
+
+/// Sends a frame to a gate.
+type Reply = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
 
 impl Watched {
     /// Watches a log.
@@ -43,7 +48,18 @@ impl Watched {
 
     /// Watches a task from now on: its program begins.
     pub fn begin(&self, task: TaskId, hearer: Option<SyncSender<Record>>) {
-        lock(&self.tasks).insert(task, Refusals { count: 0, hearer });
+        let refusals = Refusals {
+            hearer,
+            ..Refusals::default()
+        };
+        lock(&self.tasks).insert(task, refusals);
+    }
+
+    /// Has a gate hear of what is refused to a task.
+    pub fn tell(&self, task: TaskId, gate: Reply) {
+        if let Some(refusals) = lock(&self.tasks).get_mut(&task) {
+            refusals.gate = Some(gate);
+        }
     }
 
     /// Ends watching a task; says how much was refused to it. Who hears of it hears no more.
@@ -54,22 +70,33 @@ impl Watched {
 
 /// True for what was denied, asked without a yes, or refused by a gate itself.
 pub fn is_refusal(event: &Event) -> bool {
+    refusal(event).is_some()
+}
+
+/// What the agent may know of a refusal.
+fn refusal(event: &Event) -> Option<Refusal> {
+    let of = |id: &DecisionId, code| Refusal { id: *id, code };
     match event {
-        Event::Decided { decision, .. } => decision.verdict == Verdict::Deny,
-        Event::Answered { answer, .. } => answer.refusal().is_some(),
-        Event::Refused { .. } => true,
-        _ => false,
+        Event::Decided { id, decision, .. } => (decision.verdict == Verdict::Deny).then(|| of(id, decision.code)),
+        Event::Answered { id, answer, .. } => answer.refusal().map(|code| of(id, code)),
+        Event::Refused { id, code, .. } => Some(of(id, *code)),
+        _ => None,
     }
 }
 
 impl Ledger for Watched {
     fn append(&self, record: &Record, durability: Durability) -> Result<Box<dyn Pending>, LedgerFault> {
         let pending = self.log.append(record, durability)?;
-        if is_refusal(&record.event)
+        if let Some(refusal) = refusal(&record.event)
             && let Some(task) = record.task
             && let Some(refusals) = lock(&self.tasks).get_mut(&task)
         {
             refusals.count = refusals.count.saturating_add(1);
+            if let Some(gate) = &refusals.gate
+                && let Ok(frame) = encode(&Answer::Told { refusal })
+            {
+                gate(frame);
+            }
             if let Some(hearer) = &refusals.hearer {
                 let _ = hearer.try_send(record.clone());
             }

@@ -449,6 +449,7 @@ fn begin(
     let serving = gate
         .assign(&config, &started.listeners)
         .and_then(|()| gate_line::serve(daemon, row.id, &gate.channel))
+        .map(|gate| daemon.refusals.tell(row.id, gate))
         .and_then(|()| ports.serve(&fence, &gate.joiner()));
     let ports = match serving {
         Ok(ports) => ports,

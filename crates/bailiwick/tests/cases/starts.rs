@@ -348,3 +348,24 @@ fn c015_a_pattern_means_no_more_than_it_says() {
         assert!(!kit.project().join("build").exists());
     }
 }
+
+#[test]
+fn c074_what_was_refused_to_a_program_or_a_file_is_known_inside_by_code_and_id() {
+    for kit in kits() {
+        repository(&kit);
+        trust(&kit, "extends = [\"coding\"]\n[commands]\ndeny = [\"touch\"]\n");
+        let product = kit.program();
+        for line in ["touch x", "echo x > .git/hooks/pre-commit", "mkdir -p sub/.git/hooks"] {
+            let done = kit.shell(&format!("{line}; {product} last"));
+            let id = done.stdout.trim().strip_prefix("denied-by-rule ").map(str::to_owned);
+            let id = id.unwrap_or_else(|| panic!("{line}: {} {}", done.stdout, done.stderr));
+            let why = kit.run(&["explain", &id]).stdout;
+            assert!(why.contains("denied-by-rule"), "{line}: {why}");
+            assert!(
+                !done.stdout.contains("rule:") && !done.stdout.contains("toml"),
+                "{}",
+                done.stdout
+            );
+        }
+    }
+}

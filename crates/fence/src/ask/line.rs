@@ -182,7 +182,7 @@ impl Line {
 
     fn heard(&self, reply: Reply) {
         match reply {
-            Reply::Ready | Reply::Settled(..) | Reply::Noted(..) => {}
+            Reply::Ready | Reply::Told(_) | Reply::Settled(..) | Reply::Noted(..) => {}
             Reply::Waits(call, question) => {
                 let left = Duration::from_millis(question.deadline.0.saturating_sub(now().0));
                 let until = Instant::now().checked_add(left.saturating_add(LATE));

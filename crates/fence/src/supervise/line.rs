@@ -21,6 +21,8 @@ use super::lock;
 const PATIENCE: Duration = Duration::from_secs(900);
 /// How often it is looked whether the caller waits still.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long a refusal waits for its record.
+const RECORDING: Duration = Duration::from_secs(1);
 /// How long the mediator may take to read.
 const WRITING: Duration = Duration::from_secs(5);
 /// Most different refusals that are put on record of their own.
@@ -105,7 +107,13 @@ impl Line {
                                     let _ = waits.try_send(outcome);
                                 }
                             }
-                            Ok(Reply::Ready | Reply::Waits(..) | Reply::Settled(..) | Reply::Noted(..)) => {}
+                            Ok(
+                                Reply::Ready
+                                | Reply::Told(_)
+                                | Reply::Waits(..)
+                                | Reply::Settled(..)
+                                | Reply::Noted(..),
+                            ) => {}
                             Err(_) => break 'heard,
                         }
                     }
@@ -197,7 +205,8 @@ impl Line {
         }
     }
 
-    /// Has put on record what the fence refuses by itself: once for each act, and a bounded number of them. Does not wait.
+    /// Has put on record what the fence refuses by itself, before the agent hears of it: once for each act, and a bounded
+    /// number of them.
     pub(super) fn note(&self, verb: Verb, resource: Resource) {
         let request = self.request(verb, resource);
         {
@@ -207,6 +216,8 @@ impl Line {
             }
         }
         // Decided about as if it had been asked: the record says by which rule. Were it allowed, nobody takes the permit.
-        let _ = self.begin(&request, false);
+        if let Some((_, told)) = self.begin(&request, false) {
+            let _ = told.recv_timeout(RECORDING);
+        }
     }
 }
