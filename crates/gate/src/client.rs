@@ -147,11 +147,12 @@ impl Client {
             self.greeted = true;
             return Ok(Reply::Ready);
         }
-        if !self.greeted {
-            return Err(WireFault::OutOfTurn("an answer before the greeting").into());
-        }
+        // It answers nothing, and may come before the greeting.
         if let Answer::Told { refusal } = answer {
             return Ok(Reply::Told(refusal));
+        }
+        if !self.greeted {
+            return Err(WireFault::OutOfTurn("an answer before the greeting").into());
         }
         if let Answer::Question { call, question } = answer {
             return match self.open.get(&call) {

@@ -18,6 +18,9 @@ use super::lock;
 /// Refusals that may wait for whoever hears of them; more are counted only.
 pub const WAITING: usize = 1024;
 
+/// Refusals that are kept for a gate that is not there yet.
+const UNTOLD: usize = 16;
+
 /// The log, watched.
 #[derive(Clone)]
 pub struct Watched {
@@ -32,6 +35,8 @@ struct Refusals {
     hearer: Option<SyncSender<Record>>,
     /// Tells the task's network gate, which the agent asks what was refused last.
     gate: Option<Reply>,
+    /// What it has not been told, since it was not there yet.
+    untold: Vec<Vec<u8>>,
 }
 
 /// Sends a frame to a gate.
@@ -58,6 +63,9 @@ impl Watched {
     /// Has a gate hear of what is refused to a task.
     pub fn tell(&self, task: TaskId, gate: Reply) {
         if let Some(refusals) = lock(&self.tasks).get_mut(&task) {
+            for frame in std::mem::take(&mut refusals.untold) {
+                gate(frame);
+            }
             refusals.gate = Some(gate);
         }
     }
@@ -92,10 +100,12 @@ impl Ledger for Watched {
             && let Some(refusals) = lock(&self.tasks).get_mut(&task)
         {
             refusals.count = refusals.count.saturating_add(1);
-            if let Some(gate) = &refusals.gate
-                && let Ok(frame) = encode(&Answer::Told { refusal })
-            {
-                gate(frame);
+            if let Ok(frame) = encode(&Answer::Told { refusal }) {
+                match &refusals.gate {
+                    Some(gate) => gate(frame),
+                    None if refusals.untold.len() < UNTOLD => refusals.untold.push(frame),
+                    None => {}
+                }
             }
             if let Some(hearer) = &refusals.hearer {
                 let _ = hearer.try_send(record.clone());
