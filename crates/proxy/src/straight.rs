@@ -37,7 +37,7 @@ enum Opening {
     Tls,
     /// Something else, or nothing yet: the server may be the one to speak first.
     Other,
-    /// It has gone.
+    /// It has nothing to say.
     Gone,
 }
 
@@ -121,9 +121,9 @@ impl Gate {
             }
             (Opening::Http, host) => self.serve_http(Road::Straight { host, port }, stream, seat).await,
             (Opening::Tls, Host::Address(address)) => self.serve_greeting(address, port, stream).await,
-            (Opening::Tls | Opening::Other, host) => self.serve_stream(&host, port, stream).await,
-            // It asked for nothing.
-            (Opening::Gone, _) => {}
+            // A host with a name that is left without a word was asked for nothing: browsers connect ahead of need.
+            (Opening::Gone, Host::Name(_)) => {}
+            (Opening::Tls | Opening::Other | Opening::Gone, host) => self.serve_stream(&host, port, stream).await,
         }
     }
 
