@@ -89,6 +89,8 @@ impl<'a> Reader<'a> {
             return;
         }
         if self.form.operands.is_empty() && !self.level.subcommands.is_empty() {
+            // An option that is not known may have taken the word for its value.
+            self.form.doubtful |= !self.form.unknown.is_empty();
             match self.level.subcommand(word) {
                 Some((names, level)) => {
                     self.form.subcommand.push(names);

@@ -194,6 +194,10 @@ impl CommandPattern {
             return self.words.is_empty() && !self.exact || self.is_spelled(form);
         }
         let Some(met) = self.met(form, true) else { return false };
+        // A subcommand that may stand for another is none that a rule could name.
+        if form.doubtful && !self.words.is_empty() {
+            return false;
+        }
         let bare = met.options.is_empty() && met.operands == 0;
         if self.open || (bare && !self.exact) {
             return true;

@@ -41,6 +41,7 @@ fn p5_a_push_is_a_push_however_it_is_spelled() {
         "env git push",
         "git -c alias.p=push p",
         "git --new-option push",
+        "git --new-option pull push",
     ] {
         assert!(denied("git push", &typed(line)), "{line}");
     }

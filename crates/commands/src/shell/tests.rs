@@ -51,6 +51,9 @@ fn every_command_of_a_line_is_found() {
             &["run rm a", "run rm b", "run diff /dev/fd/63 /dev/fd/63"],
         ),
         ("f() { rm x; }; f", &["run rm x"]),
+        ("(f() { :; }); f", &["shell :", "run f"]),
+        ("false && f() { :; }; f", &["shell false", "shell :", "run f"]),
+        ("f() { :; }; command f", &["shell :", "run f"]),
         ("(rm x) > y", &["run rm x", "write /p/y"]),
         (
             "if rm a; then rm b; elif rm c; then rm d; else rm e; fi",
@@ -100,6 +103,15 @@ fn nested_shells_are_read_by_what_they_run() {
             &["run sh -c 'sh -c \"rm x\"'", "run sh -c 'rm x'", "run rm x"],
         ),
         ("echo 'a", &["?"]),
+        ("printf '%s' x | sh", &["shell printf %s x", "run sh", "?"]),
+        (
+            "ls | xargs -I{} sh -c '{}'",
+            &["run ls", "run xargs '-I{}' sh -c '{}'", "?"],
+        ),
+        ("alias ls='rm x'", &["shell alias 'ls=rm x'", "?"]),
+        ("hash -p ./x git", &["shell hash -p ./x git", "?"]),
+        ("test -v 'a[$(rm x)]'", &["shell test -v 'a[$(rm x)]'", "?"]),
+        ("trap -- 'rm x' EXIT", &["shell trap -- 'rm x' EXIT", "run rm x"]),
     ] {
         let found = does(line);
         let found: Vec<String> = found

@@ -60,15 +60,16 @@ impl<'a> Walk<'a> {
 
     /// Walks through what runs in a shell of its own: a folder that is entered there is left behind it.
     fn apart(&mut self, walk: impl FnOnce(&mut Self)) {
-        let directory = self.directory.clone();
+        let (directory, functions) = (self.directory.clone(), self.functions.clone());
         walk(self);
-        self.directory = directory;
+        (self.directory, self.functions) = (directory, functions);
     }
 
     /// Walks through what may run, or not, or often: a folder that is entered there may be entered or not.
     fn perhaps(&mut self, walk: impl FnOnce(&mut Self)) {
-        let directory = self.directory.clone();
+        let (directory, functions) = (self.directory.clone(), self.functions.clone());
         walk(self);
+        self.functions = functions;
         if self.directory != directory {
             self.directory = None;
         }
@@ -102,12 +103,17 @@ impl<'a> Walk<'a> {
 
     fn list(&mut self, list: &CompoundList, depth: usize) {
         for item in &list.0 {
-            for (operator, pipeline) in &item.0 {
+            for (place, (operator, pipeline)) in item.0.iter().enumerate() {
+                let functions = self.functions.len();
                 let own = pipeline.seq.len() > 1 || matches!(item.1, SeparatorOperator::Async);
                 match operator {
                     _ if own => self.apart(|walk| walk.pipeline(pipeline, depth)),
                     PipelineOperator::And => self.pipeline(pipeline, depth),
                     PipelineOperator::Or => self.perhaps(|walk| walk.pipeline(pipeline, depth)),
+                }
+                // What is defined behind `&&` may not be.
+                if place > 0 {
+                    self.functions.truncate(functions);
                 }
             }
         }
@@ -331,6 +337,10 @@ impl<'a> Walk<'a> {
             }
             return None;
         }
+        // What a function of the line does was taken down where it is written.
+        if words.first().is_some_and(|word| self.functions.contains(&word.text)) {
+            return None;
+        }
         self.start(words, set, input, depth)
     }
 
@@ -353,6 +363,8 @@ impl<'a> Walk<'a> {
         };
         match first.text.as_str() {
             "eval" | "trap" => {
+                let dashes = rest.iter().take_while(|word| word.text.starts_with('-')).count();
+                let rest = rest.get(dashes..).unwrap_or(&[]);
                 let line = if first.text == "eval" {
                     rest
                 } else {
@@ -388,15 +400,13 @@ impl<'a> Walk<'a> {
                 }
                 return self.start(inner, set, input, depth);
             }
-            name if self.functions.iter().any(|own| own == name) => {
-                // What it does was taken down where it is written.
-                return None;
-            }
             name if BUILTINS.contains(&name) => {
                 self.builtin(&words);
                 self.sets(name, rest);
-                let says = plain(rest).filter(|_| set.is_empty() && matches!(name, "echo" | "printf"));
-                return says.map(|text| text.replace("\\n", "\n"));
+                if let Some(why) = does_more(name, rest) {
+                    self.unread(why);
+                }
+                return says(name, rest).filter(|_| set.is_empty());
             }
             _ => {}
         }
@@ -547,6 +557,29 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Why a command of the shell itself may start something after all.
+fn does_more(name: &str, rest: &[Read]) -> Option<String> {
+    let any = |fits: &dyn Fn(&str) -> bool| rest.iter().any(|word| fits(&word.text));
+    let more = match name {
+        "alias" => any(&|word| word.contains('=')),
+        "shopt" | "set" => any(&|word| word.contains("alias") || word == "-k"),
+        "hash" | "jobs" => any(&|word| word.starts_with('-')),
+        "echo" | ":" | "true" | "false" | "cd" | "exit" | "return" | "help" => false,
+        "printf" => any(&|word| word == "-v"),
+        // What these take for a name or a number may hold a line: `test -v 'a[$(x)]'`.
+        _ => any(&may_hold_lines),
+    };
+    more.then(|| format!("what `{name}` does with these words is not read"))
+}
+
+/// What a command of the shell itself says on its output, where it is written out without escapes and formats.
+fn says(name: &str, rest: &[Read]) -> Option<String> {
+    let plain = |word: &Read| !word.open && !word.text.starts_with('-') && !word.text.contains('%');
+    let words: Vec<String> = rest.iter().map(|word| word.text.replace("\\n", "\n")).collect();
+    let text = words.join(" ");
+    (matches!(name, "echo" | "printf") && rest.iter().all(plain) && !text.contains('\\')).then_some(text)
+}
+
 /// The lines that shells among a command's forms are given, or why they are not known.
 fn inner_lines(command: &Command, input: &Input) -> Vec<Result<String, String>> {
     let shells = command
@@ -574,7 +607,8 @@ fn inner_lines(command: &Command, input: &Input) -> Vec<Result<String, String>> 
             }
         }
         match (code, found, input) {
-            (true, Some(line), _) if !line.contains(OPEN) => lines.push(Ok(line.clone())),
+            // Words that are put in later may be put into the line.
+            (true, Some(line), _) if !line.contains(OPEN) && !form.cut => lines.push(Ok(line.clone())),
             (true, _, _) => lines.push(Err(format!("what `{name}` runs is known at run time only"))),
             // A script is a file: what it starts is asked about when it starts.
             (false, Some(_), _) | (false, None, Input::None) => {}
