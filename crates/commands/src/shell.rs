@@ -6,6 +6,7 @@
 //! Not here: what a rule says about a part (the program's), what a command means (`reading`). Aliases are not looked at.
 //! See: POSIX, "Shell Command Language"; the bash manual, "Shell Syntax".
 
+mod own;
 mod walk;
 mod words;
 

@@ -126,6 +126,9 @@ impl CommandPattern {
             Some(word) if word.starts_with('-') || word == "**" => {
                 return Err(CommandError::Form(text.into(), "a program comes first").into());
             }
+            Some(word) if word.contains('/') && word.contains('\\') => {
+                return Err(CommandError::Form(text.into(), "a program's path has no backslash").into());
+            }
             Some(word) if word.contains('/') || word == "~" => ProgramPattern::Path(anchors.path(&word)?),
             Some(word) if !word.is_empty() => ProgramPattern::Name(word),
             _ => return Err(CommandError::Empty(text.into()).into()),
