@@ -159,6 +159,14 @@ impl Floor {
         add(&mut self.rules).map_err(refused)
     }
 
+    /// The same floor, to be laid once more.
+    pub(crate) fn second(&self) -> Result<Self, LaunchFault> {
+        Ok(Self {
+            rules: self.rules.try_clone().map_err(refused)?,
+            ..*self
+        })
+    }
+
     /// Lays the floor under this thread and all that it starts.
     pub(crate) fn lay(self) -> Result<(), LaunchFault> {
         let status = self.rules.restrict_self().map_err(refused)?;

@@ -61,6 +61,8 @@ pub(crate) struct Orders<'a> {
     pub pipes: Vec<OwnedFd>,
     /// The filters for the program.
     pub filters: &'a Filters,
+    /// The filters for the supervisor, made ahead.
+    pub own_filters: &'a Filters,
     /// The kernel's version of Landlock.
     pub landlock: i32,
     /// True when a control group limits the fence.
@@ -144,7 +146,7 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     // What the supervisor makes has the caller's.
     rustix::process::umask(Mode::empty());
     // Below the agent's own floor: what the supervisor does for it stays on the same trees.
-    Floor::of(plan, &trees, orders.landlock)?.lay()?;
+    floor.second()?.lay()?;
     let (mine, theirs) = Channel::pair().or_say(|| "cannot make a channel".into())?;
     let beginning = Beginning {
         plan,
@@ -162,7 +164,7 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
         diagnosis: served.diagnosis.map(Mutex::new),
         ..charge(plan, &trees, orders.readings, &children)
     };
-    let pid = starting.supervised(mine, charge)?;
+    let pid = starting.supervised(mine, charge, orders.own_filters)?;
     let mut along: Vec<_> = served.sockets.iter().map(AsFd::as_fd).collect();
     along.extend(stdio.master.as_ref().map(AsFd::as_fd));
     let started = Hear::Started {
@@ -357,7 +359,7 @@ pub(crate) fn start(beginning: &Beginning<'_>, floor: Floor) -> Result<Starting,
 impl Starting {
     /// Confines this process, puts it in charge of the program's held calls, and waits until the program runs, or for the
     /// reason why it does not. This process starts no other afterwards.
-    pub(crate) fn supervised(self, listener: OwnedFd, charge: Charge) -> Result<Pid, LaunchFault> {
+    pub(crate) fn supervised(self, listener: OwnedFd, charge: Charge, filters: &Filters) -> Result<Pid, LaunchFault> {
         let Some(listener) = handed(listener)? else {
             return self.runs();
         };
@@ -368,7 +370,7 @@ impl Starting {
             maximum: files.maximum,
         };
         let _ = setrlimit(Resource::Nofile, raised);
-        Filters::supervisor()?.lay()?;
+        filters.lay()?;
         Supervisor::begin(listener, charge).or_say(|| "cannot start the supervisor".into())?;
         self.runs()
     }

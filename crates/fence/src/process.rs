@@ -230,7 +230,7 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
         known: program::known(plan),
         children: Arc::clone(&children),
     };
-    let pid = starting.supervised(mine, charge)?;
+    let pid = starting.supervised(mine, charge, orders.own_filters)?;
     let mut parts = vec![
         "process".to_owned(),
         format!("landlock-{}", orders.landlock),

@@ -47,6 +47,7 @@ pub type Readings = fn(&FencePlan) -> Arc<dyn Reading>;
 pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
     // Made ready before the order comes, so that it need not wait.
     let filters = Filters::agent();
+    let own_filters = Filters::supervisor();
     let landlock = sys::landlock_version();
     let spare = Spare::begin();
     let mut daemon = Channel::over(channel);
@@ -89,11 +90,13 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
                 (mediator, files),
                 readings,
                 pipes,
-                &filters,
+                [&filters, &own_filters?],
                 landlock,
                 spare.as_ref(),
             ),
-            Level::Process => Fence::start_process(plan, mediator, readings, pipes, &filters, landlock),
+            Level::Process => {
+                Fence::start_process(plan, mediator, readings, pipes, [&filters, &own_filters?], landlock)
+            }
         }
     };
     let fence = carry_out();
@@ -126,7 +129,7 @@ impl Fence {
         (mediator, files): (OwnedFd, Option<OwnedFd>),
         readings: Readings,
         pipes: Vec<OwnedFd>,
-        filters: &Filters,
+        filters: [&Filters; 2],
         landlock: i32,
         spare: Option<&Spare>,
     ) -> Result<Self, LaunchFault> {
@@ -150,7 +153,8 @@ impl Fence {
                     readings,
                     asked: Vec::new(),
                     pipes,
-                    filters,
+                    filters: filters[0],
+                    own_filters: filters[1],
                     landlock,
                     grouped: group.is_some(),
                     launcher,
@@ -185,7 +189,7 @@ impl Fence {
         mediator: OwnedFd,
         readings: Readings,
         pipes: Vec<OwnedFd>,
-        filters: &Filters,
+        filters: [&Filters; 2],
         landlock: i32,
     ) -> Result<Self, LaunchFault> {
         let say = || "cannot start a process".to_owned();
@@ -205,7 +209,8 @@ impl Fence {
                     readings,
                     asked: Vec::new(),
                     pipes,
-                    filters,
+                    filters: filters[0],
+                    own_filters: filters[1],
                     landlock,
                     grouped: group.is_some(),
                     launcher,
