@@ -147,6 +147,11 @@ fn written(project: &Project) -> String {
          # What may be neither read nor changed, also inside what is granted. Files named `.env` are hidden as it is.\n\
          #deny = [\"secrets\", \"**/*.pem\"]\n\n");
     put(&network(project));
+    put(
+        "# Commands that do not start, however they are spelled. With `allow`, only those of the list start.\n\
+         #[commands]\n\
+         #deny = [\"git push\", \"sudo\"]\n\n",
+    );
     put(&state(project));
     put(&environment(project));
     put("# The most of this machine that a task may take.\n\
