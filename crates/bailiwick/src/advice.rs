@@ -51,7 +51,7 @@ pub fn refused(event: &Event, root: &AbsPath) -> Option<RefusedAct> {
                 answered(*answer)
             ),
         }),
-        Event::Refused { id, code, what } => Some(RefusedAct {
+        Event::Refused { id, code, what } if *code != Code::NotGranted => Some(RefusedAct {
             id: *id,
             code: *code,
             act: visible(what),

@@ -241,7 +241,7 @@ fn p4_a_dead_or_stopped_server_is_a_refusal_never_a_hang() {
             let run = begin(
                 &kit,
                 "cd ~/Documents; cat tax.pdf; echo $?; cat deep/note; echo $?; echo x > new; echo $?; cd /; ls ~/Documents; echo $?; \
-                 echo still > ~/t && cat ~/t",
+                 echo still > /tmp/t && cat /tmp/t",
             );
             wait_for(&kit, 1);
             let found = servers(&kit);

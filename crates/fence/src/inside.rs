@@ -108,7 +108,8 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
         Some(trees) => trees,
         None => Trees::open(plan, None)?,
     };
-    trees.asked = orders.asked.iter().map(|mount| mount.place.clone()).collect();
+    let asked = orders.asked.iter().filter(|mount| !mount.absent);
+    trees.asked = asked.map(|mount| mount.place.clone()).collect();
     let mut root = Root::lay(&plan.limits)?;
     root.furnish(plan, &trees, &orders.asked)?;
     let mut found = search::search(root.top(), &trees, &plan.protected)?;

@@ -104,7 +104,8 @@ impl Launcher {
         // A line whose other end is closed is none.
         let closed = |line: Option<OwnedFd>| line.map_or_else(|| Channel::pair().map(|(mine, _)| mine), Ok);
         let supervisor = closed(lines.supervisor).map_err(lost)?;
-        let files = (!plan.asked.is_empty())
+        let files = plan
+            .is_served()
             .then(|| closed(lines.files))
             .transpose()
             .map_err(lost)?;

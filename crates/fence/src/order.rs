@@ -146,7 +146,7 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
     // The lines to the mediator come first.
     let pipes = if plan.stdio == Stdio::Pipes { 3 } else { 0 };
     let wanted = 1usize
-        .saturating_add(usize::from(!plan.asked.is_empty()))
+        .saturating_add(usize::from(plan.is_served()))
         .saturating_add(pipes);
     if descriptors != wanted {
         return refuse(format!("{descriptors} descriptors came along, {wanted} are needed"));
@@ -197,6 +197,16 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
     if let Some(path) = targets.chain(made).find(|path| reserved(path)) {
         return refuse(format!("`{path}` is the fence's own"));
     }
+    if let Some(sought) = plan
+        .sought
+        .as_ref()
+        .filter(|sought| !plan.scratch.contains(&sought.home))
+    {
+        return refuse(format!(
+            "`{}` is to be listened to, and is no scratch folder",
+            sought.home.as_str()
+        ));
+    }
     if let Some(path) = plan.handover.as_ref().filter(|path| !plan.scratch.contains(path)) {
         return refuse(format!("`{path}` is to be handed things, and is no scratch folder"));
     }
@@ -206,7 +216,7 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
 /// Checks an order for a fence that mounts nothing (level `process`).
 fn check_unmounted(plan: &FencePlan) -> Result<(), LaunchFault> {
     let refuse = |cause: String| Err(failed("cannot carry out the order at level `process`", cause));
-    if !plan.asked.is_empty() {
+    if plan.is_served() {
         return refuse("nothing can be asked about file by file".into());
     }
     let linked = |bind: &Bind| plan.links.iter().any(|(_, to)| *to == bind.source);

@@ -6,7 +6,7 @@
 //! See: mount_namespaces(7), pivot_root(2), proc(5), devpts in the kernel's documentation.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -169,6 +169,22 @@ impl Root {
         clone_of(&self.scratch, name)
     }
 
+    /// Lays a scratch folder over another, which is asked for the names that it does not have (overlayfs).
+    fn over(&self, name: &str, below: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+        let (lower, work) = (format!("{name}-below"), format!("{name}-work"));
+        for folder in [&lower, &work] {
+            mkdirat(&self.scratch, folder, Mode::from_raw_mode(0o700))?;
+        }
+        attach(below, &self.scratch, &lower)?;
+        // Where these are mounted something else stands over them: the kernel finds them by their holder's descriptor.
+        let at = |folder: &str| format!("/proc/self/fd/{}/{folder}", self.scratch.as_raw_fd());
+        let layers = [("lowerdir", at(&lower)), ("upperdir", at(name)), ("workdir", at(&work))];
+        let mut settings: Vec<(&str, Option<&str>)> =
+            layers.iter().map(|(key, path)| (*key, Some(path.as_str()))).collect();
+        settings.push(("userxattr", None));
+        fsmount(&fresh("overlay", &settings)?, FsMountFlags::FSMOUNT_CLOEXEC, QUIET)
+    }
+
     /// Mounts the trees, those that are asked about, and the scratch folders, the shallow ones first, and writes the files.
     pub(crate) fn furnish(&mut self, plan: &FencePlan, trees: &Trees, asked: &[Mount]) -> Result<(), LaunchFault> {
         enum Piece<'a> {
@@ -179,7 +195,8 @@ impl Root {
         let mut pieces: Vec<(&AbsPath, Piece<'_>)> =
             plan.scratch.iter().map(|path| (path, Piece::Scratch(path))).collect();
         pieces.extend(trees.trees.iter().map(|tree| (&tree.target, Piece::Tree(tree))));
-        pieces.extend(asked.iter().map(|mount| (&mount.place, Piece::Asked(mount))));
+        let (absent, asked): (Vec<&Mount>, Vec<&Mount>) = asked.iter().partition(|mount| mount.absent);
+        pieces.extend(asked.into_iter().map(|mount| (&mount.place, Piece::Asked(mount))));
         pieces.sort_by_key(|(path, _)| path.segments().count());
         for (number, (path, piece)) in pieces.into_iter().enumerate() {
             let say = || format!("cannot show `{}` inside", path.as_str());
@@ -194,8 +211,11 @@ impl Root {
                 Piece::Tree(tree) => attach_on(&tree.mount, &at).or_say(say)?,
                 Piece::Scratch(path) => {
                     let mode = if path.name() == Some("tmp") { 0o1777 } else { 0o755 };
-                    let folder = self.scratch_folder(&number.to_string(), mode).or_say(say)?;
-                    attach_on(&folder, &at).or_say(say)?;
+                    let name = number.to_string();
+                    let folder = self.scratch_folder(&name, mode).or_say(say)?;
+                    let below = absent.iter().find(|below| below.place == *path);
+                    let heard = below.and_then(|below| self.over(&name, &below.mount).ok());
+                    attach_on(heard.as_ref().unwrap_or(&folder), &at).or_say(say)?;
                 }
             }
         }

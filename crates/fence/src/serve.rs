@@ -78,10 +78,7 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
         };
         let say = || "cannot carry out the order".to_owned();
         let mediator = daemon.take().or_say(say)?;
-        let files = (!plan.asked.is_empty())
-            .then(|| daemon.take())
-            .transpose()
-            .or_say(say)?;
+        let files = plan.is_served().then(|| daemon.take()).transpose().or_say(say)?;
         let pipes = (0..daemon.waiting()).map(|_| daemon.take()).collect::<Result<_, _>>();
         let pipes = pipes.or_say(|| "cannot carry out the order".into())?;
         match plan.level {
@@ -397,7 +394,12 @@ fn enter(
         Some(_) => Trees::asked(orders.plan, spare.and_then(Spare::owners))?,
         None => Vec::new(),
     };
-    let device = (root && asking.is_some()).then(ask::own_device).transpose()?;
+    // Where root may make no devices, the machine's own one has to do.
+    let device = if root && asking.is_some() {
+        ask::own_device().ok()
+    } else {
+        None
+    };
     if root {
         orders.trees = Some(Trees::open(orders.plan, spare.and_then(Spare::owners))?);
         let (user, outside_group) = identity.outside;

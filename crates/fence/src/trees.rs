@@ -187,9 +187,38 @@ impl Trees {
                 place: place.clone(),
                 root,
                 folder: FileType::from_raw_mode(found.stat.st_mode).is_dir(),
+                absent: false,
             });
         }
+        // It is a courtesy: where it cannot be had, the home is as silent as before.
+        aims.extend(
+            plan.sought
+                .as_ref()
+                .and_then(|sought| Self::home(plan, &sought.home, owners)),
+        );
         Ok(aims)
+    }
+
+    /// The person's own home, of which nothing is shown.
+    fn home(plan: &FencePlan, home: &AbsPath, owners: Option<OwnedFd>) -> Option<Aim> {
+        let place = open_exactly(&home.to_path_buf()).ok()?;
+        let root = match plan.identity.owner {
+            None => place,
+            Some(owner) => {
+                let owners = owners.or_else(|| identity::namespace_of_owners(owner, plan.identity.outside).ok())?;
+                let flags =
+                    OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+                let mount = open_tree(&place, c"", flags).ok()?;
+                sys::map_owners(&mount, owners).ok()?;
+                mount
+            }
+        };
+        Some(Aim {
+            place: home.clone(),
+            root,
+            folder: true,
+            absent: true,
+        })
     }
 
     /// True when an idmapped mount hands over what the owner owns.

@@ -37,6 +37,8 @@ pub struct FencePlan {
     pub directory: AbsPath,
     /// Trees whose files are asked about one by one, at their own places.
     pub asked: Vec<AbsPath>,
+    /// The home below which nothing is shown; what is looked for there and is there outside is put on record.
+    pub sought: Option<Sought>,
     /// What is seen of the machine's files, and how.
     pub binds: Vec<Bind>,
     /// Small files made for the fence (path, content): `/etc/hosts` and the like. Read-only.
@@ -70,6 +72,23 @@ pub struct FencePlan {
     pub stdio: Stdio,
     /// The host name inside.
     pub hostname: String,
+}
+
+impl FencePlan {
+    /// True when it needs the server of files, and so that server's line to the mediator.
+    pub fn is_served(&self) -> bool {
+        !self.asked.is_empty() || self.sought.is_some()
+    }
+}
+
+/// The person's home, which is scratch inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sought {
+    /// Where it lies. One of the scratch folders.
+    pub home: AbsPath,
+    /// Names in it that are never told: what is granted lies there.
+    pub silent: Vec<String>,
 }
 
 /// A file or folder of the machine that is seen inside.

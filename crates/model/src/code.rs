@@ -53,6 +53,8 @@ codes! {
     PolicyFault = "policy-fault",
     /// A person would have to say, and none is there.
     NobodyToAsk = "nobody-to-ask",
+    /// It is there, outside, and was not granted: inside it is absent.
+    NotGranted = "not-granted",
     /// A person was asked, and said no.
     AnsweredNo = "answered-no",
     /// A person was asked, and nobody answered in time.

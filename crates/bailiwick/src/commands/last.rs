@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bailiwick_model::{AbsPath, Event, TaskId};
+use bailiwick_model::{AbsPath, Code, Event, TaskId};
 use bailiwick_proxy::OWN_HOST;
 use serde_json::{Value, json};
 
@@ -20,6 +20,7 @@ use crate::daemon::plan::PROXY_PORT;
 use crate::failure::{Done, Failure};
 use crate::places::Places;
 use crate::protocol::RefusedAct;
+use crate::visible::visible;
 
 /// The variable that tells a program that it runs inside.
 const INSIDE: &str = "BAILIWICK";
@@ -97,14 +98,26 @@ fn outside(args: &LastArgs) -> Done {
     super::log::catch_up(&places);
     let mut kept: VecDeque<(TaskId, RefusedAct)> = VecDeque::new();
     let mut roots = std::collections::BTreeMap::new();
+    // Of the task that began last: what it looked for in the home.
+    let mut absent: (TaskId, Vec<String>) = (TaskId([0; 8]), Vec::new());
     for entry in super::log::read(&places.log())? {
         let (_, record) = entry?;
         let Some(task) = record.task else { continue };
         if let Event::TaskStarted { context, .. } = &record.event {
             roots.insert(task, AbsPath::new(&context.0).unwrap_or(AbsPath::root()));
+            absent = (task, Vec::new());
         }
         // Before its program began, it was asked what the task may have whole: that is no refusal to the agent.
         let Some(root) = roots.get(&task) else { continue };
+        if let Event::Refused {
+            code: Code::NotGranted,
+            what,
+            ..
+        } = &record.event
+            && task == absent.0
+        {
+            absent.1.push(what.clone());
+        }
         if let Some(refused) = advice::refused(&record.event, root) {
             kept.push_front((task, refused));
             kept.truncate(args.count);
@@ -115,7 +128,10 @@ fn outside(args: &LastArgs) -> Done {
             .iter()
             .map(|(task, refused)| json!({ "task": task, "refused": refused }))
             .collect();
-        tellln!("{}", json!({ "refused": refused }));
+        tellln!(
+            "{}",
+            json!({ "refused": refused, "absent": { "task": absent.0, "acts": absent.1 } })
+        );
         return Ok(ExitCode::SUCCESS);
     }
     for (task, refused) in &kept {
@@ -125,5 +141,30 @@ fn outside(args: &LastArgs) -> Done {
     if kept.is_empty() {
         talkln!("bailiwick: nothing on record was refused");
     }
+    let (task, acts) = &absent;
+    if !acts.is_empty() {
+        tellln!("{}", looked_for(*task, acts, &places.home));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says which places of the home a task looked for that are there and not granted, and the line that grants them.
+fn looked_for(task: TaskId, acts: &[String], home: &AbsPath) -> String {
+    let own = acts.iter().filter_map(|act| act.strip_prefix("read "));
+    let own = own.map(|path| match path.strip_prefix(home.as_str()) {
+        Some(rest) => visible(&format!("~{rest}")),
+        None => visible(path),
+    });
+    let own: Vec<String> = own.collect();
+    let listed = own
+        .iter()
+        .map(|path| format!("\"{path}\""))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let places = if own.len() == 1 { "place" } else { "places" };
+    format!(
+        "absent in task {task}: {} {places} of your home that it looked for: {}\n  to grant what it needs of them: `read = [{listed}]` under [files]",
+        own.len(),
+        own.join(", ")
+    )
 }

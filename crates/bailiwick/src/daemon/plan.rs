@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use bailiwick_gate::{
-    Bind, BindMode, FencePlan, IdMap, Judged, Limits, Listen, ListenKind, Protected, Protection, Stdio,
+    Bind, BindMode, FencePlan, IdMap, Judged, Limits, Listen, ListenKind, Protected, Protection, Sought, Stdio,
 };
 use bailiwick_model::{AbsPath, Host, Level, Obligation, PathPattern, TaskId, Verb};
 use bailiwick_policy::{Settings, SourceFile};
@@ -64,6 +64,8 @@ pub struct Materials<'a> {
     pub asked: &'a [Granted],
     /// Trees that would be asked about, and cannot be here.
     pub hidden: &'a [Granted],
+    /// True where what is looked for in the home can be put on record.
+    pub listens: bool,
     /// Where git keeps what belongs to the root, when that is elsewhere: the person's own.
     pub repository: Option<&'a AbsPath>,
     /// Where the folders of the context's own lie, by the place inside.
@@ -152,6 +154,7 @@ pub fn make(from: &Materials<'_>) -> Option<Planning> {
         environment: environment(from, &own),
         directory: from.order.directory.clone(),
         links: links(from, &own, &binds),
+        sought: sought(from, &binds),
         binds,
         files,
         scratch: own.scratch,
@@ -183,6 +186,26 @@ pub fn make(from: &Materials<'_>) -> Option<Planning> {
         hostname: "bailiwick".into(),
     };
     Some(Planning { plan, services })
+}
+
+/// The home, unless it is granted as a whole. What lies on the way to what is granted is never told.
+fn sought(from: &Materials<'_>, binds: &[Bind]) -> Option<Sought> {
+    let shown = binds.iter().map(|bind| &bind.target);
+    let shown: Vec<&AbsPath> = shown.chain(from.asked.iter().map(|asked| &asked.tree)).collect();
+    let first = |path: &&AbsPath| -> Option<String> {
+        let rest = path.as_str().strip_prefix(from.home.as_str())?.strip_prefix('/')?;
+        rest.split('/').next().map(str::to_owned)
+    };
+    let listens = from.listens && !shown.iter().any(|path| path.holds(from.home));
+    listens.then(|| Sought {
+        home: from.home.clone(),
+        silent: shown
+            .iter()
+            .filter_map(first)
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
+    })
 }
 
 /// Where nothing can be mounted, links in the home of the task's own lead to what is granted below the person's.

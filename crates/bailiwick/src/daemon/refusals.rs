@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use bailiwick_gate::{Answer, Ledger, LedgerFault, Pending, Refusal, encode};
 use bailiwick_ledger::Log;
-use bailiwick_model::{DecisionId, Durability, Event, Record, TaskId, Verdict};
+use bailiwick_model::{Code, DecisionId, Durability, Event, Record, TaskId, Verdict};
 
 use super::lock;
 
@@ -87,7 +87,8 @@ fn refusal(event: &Event) -> Option<Refusal> {
     match event {
         Event::Decided { id, decision, .. } => (decision.verdict == Verdict::Deny).then(|| of(id, decision.code)),
         Event::Answered { id, answer, .. } => answer.refusal().map(|code| of(id, code)),
-        Event::Refused { id, code, .. } => Some(of(id, *code)),
+        // What is absent was not refused, and the agent must not learn that it is there.
+        Event::Refused { id, code, .. } => (*code != Code::NotGranted).then(|| of(id, *code)),
         _ => None,
     }
 }

@@ -341,6 +341,7 @@ fn begin(
         (Vec::new(), asked)
     };
     let planning = plan::make(&Materials {
+        listens: daemon.machine.asks_for_files(level),
         asked: &asked,
         hidden: &unasked,
         level,
@@ -426,7 +427,7 @@ fn begin(
     };
     let lines = Lines {
         supervisor: Some(line()?),
-        files: (!asked.is_empty()).then(line).transpose()?,
+        files: planning.plan.is_served().then(line).transpose()?,
     };
     let started = launcher.launch(grants, &planning.plan, stdio, lines);
     let started = match started {

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bailiwick_gate::{Client, FrameReader, GateKind, Outcome, Permit, Reply, Settlement, Spent};
-use bailiwick_model::{Millis, Nonce, Request};
+use bailiwick_model::{Code, Millis, Nonce, Request, TaskId};
 use rustix::io::Errno;
 
 /// How long the mediator may take to decide, or to say that a person is asked.
@@ -53,6 +53,7 @@ impl State {
 /// The channel.
 pub(super) struct Line {
     socket: UnixStream,
+    task: TaskId,
     state: Mutex<State>,
 }
 
@@ -63,12 +64,13 @@ fn now() -> Millis {
 
 impl Line {
     /// Greets the mediator.
-    pub(super) fn open(socket: UnixStream) -> std::io::Result<Self> {
+    pub(super) fn open(socket: UnixStream, task: TaskId) -> std::io::Result<Self> {
         let state = State::default();
         let hello = state.client.hello(env!("CARGO_PKG_VERSION"), GateKind::Files);
         (&socket).write_all(&hello.map_err(std::io::Error::other)?)?;
         Ok(Self {
             socket,
+            task,
             state: Mutex::new(state),
         })
     }
@@ -125,6 +127,14 @@ impl Line {
         };
         if let Ok((_, frame)) = state.client.settle(&settlement) {
             // A channel that is gone is noticed by whoever hears.
+            let _ = (&self.socket).write_all(&frame);
+        }
+    }
+
+    /// Puts on record that something was looked for that is not granted.
+    pub(super) fn missed(&self, what: &str) {
+        let mut state = self.lock();
+        if let Ok((_, frame)) = state.client.refused(self.task, Code::NotGranted, what) {
             let _ = (&self.socket).write_all(&frame);
         }
     }

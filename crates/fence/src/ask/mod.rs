@@ -15,16 +15,19 @@
 //! Not here: which trees those are (the plan), what may be done (the mediator).
 //! See: fuse(4), mount_namespaces(7); `docs/design/ask.md`.
 
+mod absent;
 mod line;
 mod nodes;
 mod serve;
 mod wire;
 
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bailiwick_gate::{FencePlan, LaunchFault};
@@ -43,6 +46,7 @@ use crate::fault::{Says, failed};
 use crate::filter::Filters;
 use crate::floor;
 use crate::sys::{self, Fork};
+use absent::Absent;
 use line::Line;
 use serve::Tree;
 use wire::{MAX_REQUEST, Owners};
@@ -63,6 +67,8 @@ pub(crate) struct Aim {
     pub root: OwnedFd,
     /// False for a single file.
     pub folder: bool,
+    /// True for the home, of which nothing is shown.
+    pub absent: bool,
 }
 
 /// A tree as the fence mounts it.
@@ -74,12 +80,14 @@ pub(crate) struct Mount {
     pub folder: bool,
     /// What is mounted there.
     pub mount: OwnedFd,
+    /// True for what lies below the scratch home.
+    pub absent: bool,
 }
 
 /// A server that waits for the kernel's ends of its trees.
 pub(crate) struct Server {
     process: Pid,
-    places: Vec<(AbsPath, bool)>,
+    places: Vec<(AbsPath, bool, bool)>,
     devices: Channel,
     /// As root: a folder with a device of its own.
     device: Option<OwnedFd>,
@@ -96,7 +104,10 @@ impl Server {
         device: Option<OwnedFd>,
     ) -> Result<Self, LaunchFault> {
         let say = || "cannot start the server of ask trees".to_owned();
-        let places = aims.iter().map(|aim| (aim.place.clone(), aim.folder)).collect();
+        let places = aims
+            .iter()
+            .map(|aim| (aim.place.clone(), aim.folder, aim.absent))
+            .collect();
         let (mine, theirs) = Channel::pair().or_say(say)?;
         match sys::fork_sibling().or_say(say)? {
             Fork::Parent(process) => Ok(Self {
@@ -123,21 +134,35 @@ impl Server {
     pub(crate) fn mounts(self, plan: &FencePlan) -> Result<Vec<Mount>, LaunchFault> {
         let mut mounts = Vec::new();
         let mut devices = Vec::new();
-        for (place, folder) in self.places {
+        let mut came = Vec::new();
+        for (place, folder, absent) in self.places {
             let say = || format!("cannot show `{}` inside, to be asked about", place.as_str());
             let flags = OFlags::RDWR | OFlags::CLOEXEC;
             let device = match &self.device {
                 Some(own) => openat(own, c"fuse", flags, Mode::empty()),
                 None => openat(CWD, c"/dev/fuse", flags, Mode::empty()),
             };
-            let device = device.or_say(say)?;
-            let mount = mount(&device, plan, folder).or_say(say)?;
+            let made = device.and_then(|device| mount(&device, plan, folder).map(|mount| (device, mount)));
+            let (device, mount) = match made {
+                // Without it the home is silent, as it was.
+                Err(_) if absent => {
+                    came.push(false);
+                    continue;
+                }
+                made => made.or_say(say)?,
+            };
+            came.push(true);
             devices.push(device);
-            mounts.push(Mount { place, folder, mount });
+            mounts.push(Mount {
+                place,
+                folder,
+                mount,
+                absent,
+            });
         }
         let ends: Vec<_> = devices.iter().map(AsFd::as_fd).collect();
         self.devices
-            .send(&(), &ends)
+            .send(&came, &ends)
             .or_say(|| "cannot speak to the server of ask trees".into())?;
         Ok(mounts)
     }
@@ -207,15 +232,15 @@ fn live(
     // For whoever looks at the list of processes.
     let _ = rustix::thread::set_name(c"bailiwick-ask");
     let mut devices = Channel::over(devices);
-    devices.receive::<()>().or_say(say)?;
-    let ends: Vec<OwnedFd> = aims
-        .iter()
-        .map(|_| devices.take())
+    let came = devices.receive::<Vec<bool>>().or_say(say)?.unwrap_or_default();
+    let ends: Vec<Option<OwnedFd>> = came
+        .into_iter()
+        .map(|came| came.then(|| devices.take()).transpose())
         .collect::<Result<_, _>>()
         .or_say(say)?;
     drop(devices);
     confine(&aims)?;
-    let line = Arc::new(Line::open(UnixStream::from(mediator)).or_say(say)?);
+    let line = Arc::new(Line::open(UnixStream::from(mediator), plan.task).or_say(say)?);
     let owners = Owners {
         inside: plan.identity.inside,
         outside: plan.identity.outside,
@@ -223,6 +248,27 @@ fn live(
     let begun = Instant::now();
     let mut busy: Vec<Busy> = Vec::new();
     for (number, (aim, device)) in aims.into_iter().zip(ends).enumerate() {
+        let Some(device) = device else { continue };
+        if aim.absent {
+            let silent: HashSet<OsString> = plan
+                .sought
+                .iter()
+                .flat_map(|sought| &sought.silent)
+                .map(Into::into)
+                .collect();
+            let absent = Absent {
+                place: aim.place,
+                home: aim.root,
+                device,
+                owner: owners.inside,
+                line: Arc::clone(&line),
+                told: Mutex::new((silent, 0)),
+            };
+            let since = Busy::default();
+            busy.push(Arc::clone(&since));
+            spawn(move || work(&absent.device, begun, &since, |bytes| absent.serve(bytes))).or_say(say)?;
+            continue;
+        }
         let place = (aim.place, aim.root);
         let task = plan.task;
         let tree = Tree::new(
@@ -237,7 +283,12 @@ fn live(
         for _ in 0..WORKERS {
             let (tree, since) = (Arc::clone(&tree), Busy::default());
             busy.push(Arc::clone(&since));
-            spawn(move || work(&tree, begun, &since)).or_say(say)?;
+            spawn(move || {
+                work(&tree.device, begun, &since, |bytes| tree.serve(bytes));
+                // The mount is gone, and with it the fence.
+                sys::exit_now(0)
+            })
+            .or_say(say)?;
         }
     }
     let heard = Arc::clone(&line);
@@ -272,7 +323,9 @@ fn confine(aims: &[Aim]) -> Result<(), LaunchFault> {
     let filters = Filters::supervisor()?;
     set_no_new_privs(true).or_say(say)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).or_say(say)?;
-    floor::lay_under_files(aims.iter().map(|aim| (&aim.root, aim.folder)))?;
+    // To look whether a name of the home is there takes no right.
+    let asked = aims.iter().filter(|aim| !aim.absent);
+    floor::lay_under_files(asked.map(|aim| (&aim.root, aim.folder)))?;
     filters.lay()
 }
 
@@ -283,19 +336,18 @@ fn since(begun: Instant) -> u64 {
 }
 
 /// Serves what the kernel asks of one tree until it is gone.
-fn work(tree: &Arc<Tree>, begun: Instant, busy: &Busy) {
+fn work(device: &OwnedFd, begun: Instant, busy: &Busy, serve: impl Fn(&[u8])) {
     let mut buffer = vec![0u8; MAX_REQUEST];
     loop {
-        match rustix::io::read(&tree.device, &mut buffer) {
+        match rustix::io::read(device, &mut buffer) {
             Ok(count) => {
                 busy.store(since(begun), Ordering::Relaxed);
-                tree.serve(buffer.get(..count).unwrap_or_default());
+                serve(buffer.get(..count).unwrap_or_default());
                 busy.store(0, Ordering::Relaxed);
             }
             // The caller gave up before its request was read; a signal came.
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            // The mount is gone, and with it the fence.
-            Err(_) => sys::exit_now(0),
+            Err(_) => return,
         }
     }
 }

@@ -275,6 +275,30 @@ pub(super) fn entry(node: u64, stat: &Stat, owners: Owners) -> Answer {
     attributes(head, stat, owners)
 }
 
+/// What stands for a name that is absent, which the kernel may believe for so many seconds.
+pub(super) fn absent(seconds: u64) -> Vec<u8> {
+    Answer::default().u64(0).u64(0).u64(seconds).bytes(&[0; 104]).done()
+}
+
+/// What `GETATTR` is answered of an empty folder that never changes.
+pub(super) fn empty_folder(owner: (u32, u32)) -> Vec<u8> {
+    const FOLDER: u32 = 0o040_755;
+    let head = Answer::default().u64(1 << 30).u32(0).u32(0);
+    let times = head.u64(1).bytes(&[0; 52]).u32(FOLDER).u32(2);
+    times.u32(owner.0).u32(owner.1).u32(0).u32(4096).u32(0).done()
+}
+
+/// What `STATFS` is answered where there is no room.
+pub(super) fn no_space() -> Vec<u8> {
+    Answer::default()
+        .bytes(&[0; 40])
+        .u32(4096)
+        .u32(255)
+        .u32(4096)
+        .bytes(&[0; 28])
+        .done()
+}
+
 /// What is open under a number.
 pub(super) fn opened(answer: Answer, handle: u64) -> Answer {
     answer.u64(handle).u32(0).u32(0)
@@ -329,6 +353,9 @@ mod tests {
         assert_eq!(attributes_of(&stat, owners).done().len(), 104);
         assert_eq!(entry(1, &stat, owners).done().len(), 128);
         assert_eq!(opened(Answer::default(), 1).done().len(), 16);
+        assert_eq!(absent(1).len(), 128);
+        assert_eq!(empty_folder((1, 1)).len(), 104);
+        assert_eq!(no_space().len(), 80);
         let mut init = vec![0u8; 40];
         init.extend([7u32, 31, 0, u32::MAX].iter().flat_map(|word| word.to_ne_bytes()));
         assert_eq!(greeting(&Asked::of(&init).unwrap()).unwrap().len(), 64);

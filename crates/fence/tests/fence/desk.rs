@@ -311,6 +311,7 @@ impl Desk {
             plan: FencePlan {
                 task: TaskId([1; 8]),
                 asked: Vec::new(),
+                sought: None,
                 level,
                 command: Vec::new(),
                 environment: vec![
