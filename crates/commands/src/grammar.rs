@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
+use bailiwick_model::{AbsPath, Anchors, CommandPattern};
 use serde::Deserialize;
 
 use crate::options::{Opt, Role};
@@ -144,6 +145,14 @@ impl Level {
     }
 }
 
+impl Level {
+    /// What an allow of any part of it allows too.
+    fn all_starts(&self) -> Vec<String> {
+        let inner = self.subcommands.values().flat_map(Self::all_starts);
+        self.starts.iter().cloned().chain(inner).collect()
+    }
+}
+
 impl Program {
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.names.iter().any(|own| fits(own, name))
@@ -246,9 +255,21 @@ pub(crate) fn shipped_carriers() -> impl Iterator<Item = &'static str> {
 pub fn check_examples(file: &str, text: &str) -> Result<Vec<String>, GrammarFault> {
     let programs = programs(file, text)?;
     let grammars = crate::Grammars::shipped(Vec::new()).with(file, text)?;
+    let anchors = Anchors {
+        root: None,
+        home: AbsPath::root(),
+    };
     let mut wrong = Vec::new();
     for program in programs {
         let name = program.names.first().cloned().unwrap_or_default();
+        let unreadable = |text: &&String| CommandPattern::parse(text, &anchors).is_err();
+        let starts = program.level.all_starts();
+        wrong.extend(
+            starts
+                .iter()
+                .filter(unreadable)
+                .map(|text| format!("{name}: `{text}` is no command")),
+        );
         for [one, other] in &program.same {
             if grammars.forms_of(one) != grammars.forms_of(other) {
                 wrong.push(format!("{name}: `{one}` is not the same as `{other}`"));

@@ -17,6 +17,8 @@ use crate::{argv, steering};
 const MAX_WORDS: usize = 16 * 1024;
 /// Most normal forms of one command.
 const MAX_FORMS: usize = 12;
+/// Most commands that follow from one.
+const MAX_STARTED: usize = 256;
 /// How deep commands may carry each other.
 const MAX_DEPTH: usize = 6;
 
@@ -218,16 +220,12 @@ impl Grammars {
     }
 }
 
-impl Reading for Grammars {
-    fn read(&self, start: &Start) -> Resource {
-        Resource::Command(self.command(start))
-    }
-
-    fn follows(&self, pattern: &CommandPattern) -> Vec<CommandPattern> {
-        let name = match &pattern.program {
-            ProgramPattern::Name(name) => name.as_str(),
-            ProgramPattern::Path(path) => path.last_literal().unwrap_or(""),
-            ProgramPattern::ReadOnly => return Vec::new(),
+impl Grammars {
+    /// What the tables say that a command starts by itself.
+    fn started_by(&self, pattern: &CommandPattern) -> Vec<CommandPattern> {
+        // A file at a place of its own is not the program of that name.
+        let ProgramPattern::Name(name) = &pattern.program else {
+            return Vec::new();
         };
         let Some(program) = self.of(name) else {
             return Vec::new();
@@ -245,24 +243,36 @@ impl Reading for Grammars {
         }
         // What a whole program may do is what any of its subcommands may.
         if std::ptr::eq(level, &program.level) {
-            texts.extend(
-                program
-                    .level
-                    .subcommands
-                    .values()
-                    .flat_map(|inner| inner.starts.iter().cloned()),
-            );
+            let inner = program.level.subcommands.values();
+            texts.extend(inner.flat_map(|inner| inner.starts.iter().cloned()));
         }
-        texts.sort_unstable();
-        texts.dedup();
         let nowhere = bailiwick_model::Anchors {
             root: None,
             home: bailiwick_model::AbsPath::root(),
         };
-        texts
-            .iter()
-            .filter_map(|text| CommandPattern::parse(text, &nowhere).ok())
-            .collect()
+        let read = |text: &String| CommandPattern::parse(text, &nowhere).ok();
+        texts.iter().filter_map(read).collect()
+    }
+}
+
+impl Reading for Grammars {
+    fn read(&self, start: &Start) -> Resource {
+        Resource::Command(self.command(start))
+    }
+
+    fn follows(&self, pattern: &CommandPattern) -> Vec<CommandPattern> {
+        let mut all: Vec<CommandPattern> = Vec::new();
+        let mut next = vec![pattern.clone()];
+        // What is started starts others, and each is taken once.
+        while let Some(pattern) = next.pop() {
+            for started in self.started_by(&pattern) {
+                if all.len() < MAX_STARTED && !all.contains(&started) {
+                    all.push(started.clone());
+                    next.push(started);
+                }
+            }
+        }
+        all
     }
 
     fn carriers(&self) -> BTreeSet<String> {

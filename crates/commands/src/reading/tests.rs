@@ -162,6 +162,11 @@ fn what_an_allowed_command_starts_is_allowed_with_it() {
     assert!(
         !started("git log").contains(&"git-remote-https".to_owned()) && started("git log").contains(&"less".to_owned())
     );
+    assert!(
+        started("git fetch").contains(&"git pack-refs".to_owned()),
+        "what is started starts others"
+    );
+    assert!(!started("git log").contains(&"git gc".to_owned()) && started("./git").is_empty());
     assert!(started("git").contains(&"git-remote-https".to_owned()) && started("rm").is_empty());
 }
 
