@@ -354,7 +354,7 @@ impl Line {
 
     fn hand_on(&mut self, reply: Reply) -> Result<(), ChannelFault> {
         match reply {
-            Reply::Ready => {}
+            Reply::Ready => self.last.begin(),
             Reply::Told(refusal) => self.last.remember(refusal),
             Reply::Waits(call, question) => {
                 let waits = self.decides.get_mut(&call).and_then(|awaited| awaited.waits.take());

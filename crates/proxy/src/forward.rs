@@ -235,6 +235,7 @@ impl Gate {
             Err((code, why)) => return Err(self.channel.refuse(code, &written, &why).await),
         };
         if matches!(road, Road::Proxy) && url.host.to_string() == OWN_HOST {
+            self.channel.last.gathered().await;
             return Ok(self.channel.last.answer(request.method(), &url.target()));
         }
         let Some(method) = Method::parse(request.method().as_str()) else {

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use bailiwick_gate::Refusal;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -16,17 +17,45 @@ use crate::forward::{Body, whole};
 /// will ever have.
 pub const OWN_HOST: &str = "bailiwick.internal";
 
+/// How long the mediator's greeting is waited for.
+const GREETING: Duration = Duration::from_secs(2);
+
 /// How many refusals are remembered.
 const KEPT: usize = 16;
 
 /// The last refusals.
 #[derive(Debug, Default)]
-pub(crate) struct Last(Mutex<VecDeque<Refusal>>);
+pub(crate) struct Last {
+    kept: Mutex<VecDeque<Refusal>>,
+    /// Open once the mediator has greeted: by then it has told what was refused before.
+    begun: Gathering,
+}
+
+/// Whether the mediator has greeted.
+#[derive(Debug)]
+struct Gathering(tokio::sync::watch::Sender<bool>);
+
+impl Default for Gathering {
+    fn default() -> Self {
+        Self(tokio::sync::watch::Sender::new(false))
+    }
+}
 
 impl Last {
+    /// Notes that the mediator has greeted.
+    pub(crate) fn begin(&self) {
+        self.begun.0.send_replace(true);
+    }
+
+    /// Waits until the mediator has greeted; not for long.
+    pub(crate) async fn gathered(&self) {
+        let mut begun = self.begun.0.subscribe();
+        let _ = tokio::time::timeout(GREETING, begun.wait_for(|begun| *begun)).await;
+    }
+
     /// Remembers one.
     pub(crate) fn remember(&self, refusal: Refusal) {
-        if let Ok(mut kept) = self.0.lock() {
+        if let Ok(mut kept) = self.kept.lock() {
             // What this gate refused itself is told by the mediator, too.
             if kept.iter().any(|known| known.id == refusal.id) {
                 return;
@@ -43,7 +72,7 @@ impl Last {
             *response.status_mut() = StatusCode::NOT_FOUND;
             return response;
         }
-        let kept = self.0.lock().map(|kept| kept.clone()).unwrap_or_default();
+        let kept = self.kept.lock().map(|kept| kept.clone()).unwrap_or_default();
         let lines = kept
             .iter()
             .map(|refusal| serde_json::json!({ "code": refusal.code, "id": refusal.id }));
@@ -70,8 +99,8 @@ mod tests {
                 code: Code::NoRule,
             });
         }
-        assert_eq!(last.0.lock().unwrap().len(), KEPT);
-        assert_eq!(last.0.lock().unwrap()[0].id, DecisionId([19; 6]));
+        assert_eq!(last.kept.lock().unwrap().len(), KEPT);
+        assert_eq!(last.kept.lock().unwrap()[0].id, DecisionId([19; 6]));
         assert_eq!(last.answer(&Method::GET, "/last").status(), StatusCode::OK);
         for (method, path) in [(Method::POST, "/last"), (Method::GET, "/"), (Method::GET, "/grant")] {
             assert_eq!(last.answer(&method, path).status(), StatusCode::NOT_FOUND);

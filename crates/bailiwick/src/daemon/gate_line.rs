@@ -17,13 +17,21 @@ use super::Daemon;
 /// Answers that may wait for a gate that does not read; past that its channel is closed.
 const MAX_WAITING_ANSWERS: usize = 8192;
 
+/// Sends a frame to a gate.
+pub type Reply = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
+
 /// Serves the gate's channel: one thread reads, one writes, so that a gate that does not read holds up no one else.
-/// Comes back with what sends frames to it.
-pub fn serve(
+pub fn serve(daemon: &Arc<Daemon>, task: TaskId, channel: &UnixStream) -> std::io::Result<()> {
+    serve_after(daemon, task, channel, |_| {})
+}
+
+/// The same; `first` is handed what sends frames to the gate, before anything else is sent.
+pub fn serve_after(
     daemon: &Arc<Daemon>,
     task: TaskId,
     channel: &UnixStream,
-) -> std::io::Result<Arc<dyn Fn(Vec<u8>) + Send + Sync>> {
+    first: impl FnOnce(Reply),
+) -> std::io::Result<()> {
     let (mut from, mut to) = (channel.try_clone()?, channel.try_clone()?);
     let closing = channel.try_clone()?;
     let (queue, answers) = sync_channel::<Vec<u8>>(MAX_WAITING_ANSWERS);
@@ -36,7 +44,7 @@ pub fn serve(
     });
     let mut session = Session::new(Arc::clone(&daemon.mediator), task);
     let reply = replies(queue, closing);
-    let replying = Arc::clone(&reply);
+    first(Arc::clone(&reply));
     std::thread::spawn(move || {
         let mut frames = FrameReader::default();
         let mut buffer = vec![0u8; 16 * 1024];
@@ -61,11 +69,11 @@ pub fn serve(
             }
         }
     });
-    Ok(replying)
+    Ok(())
 }
 
 /// Puts answers into the queue; a gate that lets it fill up is cut off.
-fn replies(queue: SyncSender<Vec<u8>>, channel: UnixStream) -> Arc<dyn Fn(Vec<u8>) + Send + Sync> {
+fn replies(queue: SyncSender<Vec<u8>>, channel: UnixStream) -> Reply {
     Arc::new(move |frame| {
         if queue.try_send(frame).is_err() {
             let _ = channel.shutdown(std::net::Shutdown::Both);

@@ -13,6 +13,7 @@ use bailiwick_gate::{Answer, Ledger, LedgerFault, Pending, Refusal, encode};
 use bailiwick_ledger::Log;
 use bailiwick_model::{Code, DecisionId, Durability, Event, Record, TaskId, Verdict};
 
+use super::gate_line::Reply;
 use super::lock;
 
 /// Refusals that may wait for whoever hears of them; more are counted only.
@@ -38,9 +39,6 @@ struct Refusals {
     /// What it has not been told, since it was not there yet.
     untold: Vec<Vec<u8>>,
 }
-
-/// Sends a frame to a gate.
-type Reply = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
 
 impl Watched {
     /// Watches a log.

@@ -449,8 +449,11 @@ fn begin(
     let fence = Arc::new(started.child.control().map_err(io("cannot keep hold of the fence"))?);
     let serving = gate
         .assign(&config, &started.listeners)
-        .and_then(|()| gate_line::serve(daemon, row.id, &gate.channel))
-        .map(|gate| daemon.refusals.tell(row.id, gate))
+        .and_then(|()| {
+            gate_line::serve_after(daemon, row.id, &gate.channel, |reply| {
+                daemon.refusals.tell(row.id, reply)
+            })
+        })
         .and_then(|()| ports.serve(&fence, &gate.joiner()));
     let ports = match serving {
         Ok(ports) => ports,
