@@ -24,11 +24,11 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
         (ResourcePattern::Url(_) | ResourcePattern::Endpoint { .. }, Resource::Name(name)) => {
             *verb == Verb::Resolve && looked_up(act).is_some_and(|host| host.covers(name))
         }
-        (ResourcePattern::AnyCommand, Resource::Command(_)) => *verb == Verb::Run && act.verb.covers(verb),
+        (ResourcePattern::AnyCommand, Resource::Command(_)) => verb.is_command() && act.verb.covers(verb),
         (ResourcePattern::Command(pattern), Resource::Command(command)) => {
             // What a command carries, as `env` does, must be covered too.
             let mut forms = command.forms().iter().filter(|form| !form.only_against);
-            *verb == Verb::Run && act.verb.covers(verb) && forms.all(|form| pattern.admits(form))
+            verb.is_command() && act.verb.covers(verb) && forms.all(|form| pattern.admits(form))
         }
         (
             ResourcePattern::Path(_)

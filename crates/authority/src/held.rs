@@ -113,7 +113,7 @@ pub(crate) mod tests {
                 Resource::Endpoint { host, port }
             }
             Verb::Resolve => Resource::Name(Host::parse(resource).unwrap()),
-            Verb::Run => Resource::Command(Command::typed(&resource.split(' ').collect::<Vec<_>>())),
+            Verb::Run | Verb::Broker => Resource::Command(Command::typed(&resource.split(' ').collect::<Vec<_>>())),
             _ => match resource.strip_suffix("/**") {
                 Some(tree) => Resource::Tree(AbsPath::new(tree).unwrap()),
                 None => Resource::File(AbsPath::new(resource).unwrap()),

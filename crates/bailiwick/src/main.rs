@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     // The roles of other processes come first: they read no command line of the person's.
     match std::env::args().nth(1).as_deref() {
         Some(daemon::spare::LAUNCHER) => return daemon::spare::run_launcher(),
+        Some(git::outside::CREDENTIAL) => return git::outside::answer_credential(),
         Some(daemon::spare::NETWORK_GATE) => return daemon::spare::run_network_gate(),
         _ => {}
     }

@@ -275,6 +275,8 @@ pub struct Planned {
     pub settings: Vec<(AbsPath, AbsPath)>,
     /// Hosts that can be reached, and how.
     pub network: Vec<String>,
+    /// Commands that run outside: one line each.
+    pub brokers: Vec<String>,
     /// Ports of the task that are seen outside.
     pub publish: Vec<Port>,
     /// Devices that are shown, and what each weakens: one line each.

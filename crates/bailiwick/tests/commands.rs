@@ -135,7 +135,7 @@ fn c070_a_rule_that_this_build_cannot_enforce_is_refused_with_a_hint() {
     for (rules, word) in [
         ("[network]\nallow = [\"GET https://docs.rs/**\"]\n", "tunnel"),
         ("[files]\nask = [\"~/Documents/*.pdf\"]\n", "ask"),
-        ("[[broker]]\nrun = \"git push\"\n", "broker"),
+        ("[secret.x]\nfrom = \"keyring:x\"\n", "keyring"),
         ("[[tool]]\nname = \"x/y\"\n", "tool"),
         ("[tag.pii]\non = [\"read ~/hr/**\"]\n", "tag"),
         ("[oversight]\nhours = \"Mon\"\n", "oversight"),

@@ -120,7 +120,7 @@ impl Channel {
     }
 
     /// How many descriptors have come and not been taken.
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.descriptors.len()
     }
 

@@ -382,7 +382,8 @@ fn changes_by_request() -> Result<Vec<SeccompRule>, Fault> {
 
 /// A supervisor traces to look at what starts, and no further: it seizes, stops and lets go (ptrace(2)).
 fn looking_at_starts() -> Result<Rules, Fault> {
-    const REQUESTS: [u64; 3] = [0x4206, 0x4207, 17];
+    // Seizing, stopping, letting go; registers to read, and words to write.
+    const REQUESTS: [u64; 5] = [0x4206, 0x4207, 17, 0x4204, 5];
     let others = REQUESTS.map(|request| when(0, SeccompCmpOp::Ne, request));
     Ok(Rules::from([(libc::SYS_ptrace, vec![all_of(others)?])]))
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use bailiwick_gate::{BindMode, FencePlan, FenceReport, LaunchFault, Stdio, decode, encode};
+use bailiwick_gate::{BindMode, FencePlan, FenceReport, LaunchFault, SECRET, Stdio, decode, encode};
 use bailiwick_model::{AbsPath, Level};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
@@ -51,8 +51,8 @@ pub(crate) struct Orders<'a> {
     pub plan: &'a FencePlan,
     /// The trees, where they had to be opened with more rights than are left.
     pub trees: Option<Trees>,
-    /// Where the mediator is asked.
-    pub mediator: Option<OwnedFd>,
+    /// What came along with the order.
+    pub along: Option<Along>,
     /// What reads the starts of programs.
     pub readings: Readings,
     /// The mounts of the trees that are asked about.
@@ -69,6 +69,17 @@ pub(crate) struct Orders<'a> {
     pub grouped: bool,
     /// The process that the fence ends with.
     pub launcher: Pid,
+}
+
+/// Descriptors that come along with every order.
+#[derive(Debug)]
+pub(crate) struct Along {
+    /// Where the mediator is asked.
+    pub mediator: OwnedFd,
+    /// Where commands are handed to that run outside.
+    pub brokers: OwnedFd,
+    /// What the program is handed.
+    pub secret: Option<OwnedFd>,
 }
 
 /// The life of the first process.
@@ -99,7 +110,7 @@ pub(crate) struct Program {
     pub handover: Option<OwnedFd>,
 }
 
-fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault> {
+fn build(mut orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault> {
     let plan = orders.plan;
     set_parent_process_death_signal(Some(Signal::KILL)).or_say(|| "cannot tie the fence to its launcher".into())?;
     rustix::system::sethostname(plan.hostname.as_bytes()).or_say(|| "cannot set the host name inside".into())?;
@@ -146,6 +157,8 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
     };
     // What the supervisor makes has the caller's.
     rustix::process::umask(Mode::empty());
+    let along = orders.along.take();
+    let (lines, secret) = Along::apart(along);
     // Below the agent's own floor: what the supervisor does for it stays on the same trees.
     floor.second()?.lay()?;
     let (mine, theirs) = Channel::pair().or_say(|| "cannot make a channel".into())?;
@@ -155,14 +168,17 @@ fn build(orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFault>
         stdio: &stdio,
         grouped: orders.grouped,
         watched: &theirs,
+        secret: secret.as_ref(),
     };
     let starting = start(&beginning, floor)?;
-    drop(theirs);
+    drop((theirs, secret));
     let children = Arc::new(Children::of(starting.pid));
+    let (mediator, brokers) = lines.unzip();
     let charge = Charge {
-        mediator: orders.mediator,
         doors: served.doors,
         diagnosis: served.diagnosis.map(Mutex::new),
+        mediator,
+        brokers,
         ..charge(plan, &trees, orders.readings, &children)
     };
     let pid = starting.supervised(mine, charge, orders.own_filters)?;
@@ -219,6 +235,8 @@ fn charge(plan: &FencePlan, trees: &Trees, readings: Readings, children: &Arc<Ch
         signals_stay: true,
         task: plan.task,
         mediator: None,
+        brokers: None,
+        brokered: plan.brokered.clone(),
         judged: plan.judged.clone(),
         reading: readings(plan),
         known: program::known(plan),
@@ -229,6 +247,15 @@ fn charge(plan: &FencePlan, trees: &Trees, readings: Readings, children: &Arc<Ch
 /// The ports on which a host outside may be named at all.
 pub(crate) fn ports(plan: &FencePlan) -> Option<BTreeSet<u16>> {
     plan.ports.as_ref().map(|ports| ports.iter().copied().collect())
+}
+
+impl Along {
+    /// The two lines, and what the program is handed.
+    pub(crate) fn apart(along: Option<Self>) -> (Option<(OwnedFd, OwnedFd)>, Option<OwnedFd>) {
+        along
+            .map(|along| ((along.mediator, along.brokers), along.secret))
+            .map_or((None, None), |(lines, secret)| (Some(lines), secret))
+    }
 }
 
 /// What becomes the program's input and output.
@@ -330,6 +357,8 @@ pub(crate) struct Beginning<'a> {
     pub grouped: bool,
     /// Who is told the descriptor of held calls.
     pub watched: &'a OwnedFd,
+    /// What it is handed.
+    pub secret: Option<&'a OwnedFd>,
 }
 
 /// A program that is about to start.
@@ -343,6 +372,8 @@ pub(crate) struct Starting {
 pub(crate) fn start(beginning: &Beginning<'_>, floor: Floor) -> Result<Starting, LaunchFault> {
     let say = || "cannot start a process".to_owned();
     let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).or_say(say)?;
+    // Out of the way of what the program is handed by number.
+    let tell = rustix::io::fcntl_dupfd_cloexec(tell, SECRET.saturating_add(1)).or_say(say)?;
     let pid = match sys::fork().or_say(say)? {
         Fork::Parent(pid) => pid,
         Fork::Child => {
@@ -422,7 +453,13 @@ fn become_agent(beginning: &Beginning<'_>, floor: Floor) -> LaunchFault {
         Ok((image, environment)) => {
             let tell = |listener: OwnedFd| tell_listener(beginning.watched, &listener);
             let laid = floor.lay().and_then(|()| filters.lay_watched(tell));
-            laid.err().unwrap_or_else(|| image.run(&environment))
+            // Nothing else is needed any more that could lie at this number.
+            let handed = || match beginning.secret {
+                Some(secret) => sys::hand(secret, SECRET).or_say(|| "cannot hand over a secret".into()),
+                None => Ok(()),
+            };
+            let handed = laid.and_then(|()| handed());
+            handed.err().unwrap_or_else(|| image.run(&environment))
         }
         Err(fault) => fault,
     }

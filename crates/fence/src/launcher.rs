@@ -23,13 +23,17 @@ pub struct Launcher {
     line: Option<Line>,
 }
 
-/// A fence's ends of its lines to the mediator.
+/// A fence's ends of its lines to the mediator, and what else comes along with an order.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// The supervisor's.
     pub supervisor: Option<OwnedFd>,
     /// That of the server of the trees that are asked about.
     pub files: Option<OwnedFd>,
+    /// At its other end commands are run outside (frames of [`crate::Wanted`]): without one there are none.
+    pub brokers: Option<OwnedFd>,
+    /// What the program is handed, where the plan says so.
+    pub secret: Option<OwnedFd>,
 }
 
 /// The channel to a launcher, and the process at its end.
@@ -109,11 +113,14 @@ impl Launcher {
             .then(|| closed(lines.files))
             .transpose()
             .map_err(lost)?;
-        let along = std::iter::once(&supervisor).chain(&files).chain(stdio.iter().flatten());
+        let brokers = closed(lines.brokers).map_err(lost)?;
+        let secret = lines.secret;
+        let along = [&supervisor, &brokers].into_iter().chain(&files).chain(&secret);
+        let along = along.chain(stdio.iter().flatten());
         let along: Vec<BorrowedFd<'_>> = along.map(AsFd::as_fd).collect();
         line.channel.send(&Say::order(plan), &along).map_err(lost)?;
         drop(along);
-        drop((stdio, supervisor, files));
+        drop((stdio, supervisor, files, brokers, secret));
         match line.channel.receive::<Hear>().map_err(lost)? {
             Some(Hear::Started {
                 report,

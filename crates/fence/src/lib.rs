@@ -11,6 +11,7 @@
 //! See: `docs/design/fence.md`.
 
 mod ask;
+mod brokered;
 mod channel;
 mod children;
 mod clear;
@@ -41,13 +42,14 @@ mod table;
 mod top;
 mod trees;
 
+pub use brokered::{Outcome, Wanted};
 pub use channel::Channel;
 pub use clear::remove_tree;
 pub use confine::confine_gate;
 pub use errand::MAX_FILE;
 pub use identity::{NOBODY, become_caller_under_sudo, identity};
 pub use launcher::{Control, Launcher, Lines, Running, Started};
-pub use serve::{Readings, inherited_channel, run_launcher};
+pub use serve::{Readings, inherited_channel, inherited_secret, run_launcher};
 
 /// Keeps every descriptor that this process was started with, beyond the three standard ones, from the programs that it
 /// starts. Fails where the kernel is older than Linux 5.11.

@@ -21,8 +21,8 @@ const MAX_ASKED: usize = 32;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Say {
-    /// Starts the program. The supervisor's line to the mediator comes along, that of the server of ask trees where there are
-    /// any, and three pipes where the plan says so.
+    /// Starts the program. The supervisor's line to the mediator comes along, that to brokers, that of the server of ask trees
+    /// where there are any, a secret, and three pipes where the plan says so.
     Order {
         /// The version of these words.
         protocol: u32,
@@ -143,10 +143,11 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
             "it is written in version {protocol}, this build reads {PROTOCOL}"
         ));
     }
-    // The lines to the mediator come first.
+    // The lines come first.
     let pipes = if plan.stdio == Stdio::Pipes { 3 } else { 0 };
-    let wanted = 1usize
+    let wanted = 2usize
         .saturating_add(usize::from(plan.is_served()))
+        .saturating_add(usize::from(plan.secret))
         .saturating_add(pipes);
     if descriptors != wanted {
         return refuse(format!("{descriptors} descriptors came along, {wanted} are needed"));

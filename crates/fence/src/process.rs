@@ -27,7 +27,7 @@ use crate::children::Children;
 use crate::errand;
 use crate::fault::{Says, failed, hint};
 use crate::floor::Floor;
-use crate::inside::{self, Beginning, Ends, Orders, Program};
+use crate::inside::{self, Along, Beginning, Ends, Orders, Program};
 use crate::network;
 use crate::order::Hear;
 use crate::program;
@@ -202,6 +202,7 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
     // Below the agent's own floor: what the supervisor does for it stays on the same trees.
     Floor::on_machine(plan, &trees, orders.landlock, false)?.lay()?;
     let floor = Floor::on_machine(plan, &trees, orders.landlock, true)?;
+    let (lines, secret) = Along::apart(orders.along.take());
     let (mine, theirs) = Channel::pair().or_say(|| "cannot make a channel".into())?;
     let beginning = Beginning {
         plan,
@@ -209,9 +210,11 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
         stdio: &stdio,
         grouped: orders.grouped,
         watched: &theirs,
+        secret: secret.as_ref(),
     };
     let starting = inside::start(&beginning, floor)?;
-    drop(theirs);
+    drop((theirs, secret));
+    let (mediator, brokers) = lines.unzip();
     let children = Arc::new(Children::of(starting.pid));
     let charge = Charge {
         scope,
@@ -224,7 +227,9 @@ fn begin(orders: &mut Orders<'_>, launcher: &Channel, scratch: &Scratch) -> Resu
         terminal,
         signals_stay: orders.landlock >= SIGNALS_STAY,
         task: plan.task,
-        mediator: orders.mediator.take(),
+        mediator,
+        brokers,
+        brokered: plan.brokered.clone(),
         judged: plan.judged.clone(),
         reading: (orders.readings)(plan),
         known: program::known(plan),

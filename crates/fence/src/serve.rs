@@ -21,7 +21,7 @@ use crate::ask::{self, PULSE, Server, Watch};
 use crate::channel::Channel;
 use crate::fault::{Says, cause, failed, hint};
 use crate::filter::Filters;
-use crate::inside::{self, Orders, status_of};
+use crate::inside::{self, Along, Orders, status_of};
 use crate::limits::Group;
 use crate::order::{Hear, Say, check};
 use crate::spare::{AHEAD, Spare};
@@ -37,6 +37,11 @@ const NAMESPACES: UnshareFlags = UnshareFlags::NEWNS
 /// Takes the channel that a launcher is started with (descriptor 3). Call it once.
 pub fn inherited_channel() -> std::io::Result<OwnedFd> {
     sys::inherited(3)
+}
+
+/// Takes the secret that this program was handed ([`bailiwick_gate::SECRET`]). Call it once.
+pub fn inherited_secret() -> std::io::Result<OwnedFd> {
+    sys::inherited(bailiwick_gate::SECRET)
 }
 
 /// Makes what reads the starts of a plan's programs.
@@ -76,24 +81,27 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
             Judged::Nothing => filters,
             Judged::Programs(_) | Judged::Everything => filters.judged()?,
         };
-        let say = || "cannot carry out the order".to_owned();
-        let mediator = daemon.take().or_say(say)?;
-        let files = plan.is_served().then(|| daemon.take()).transpose().or_say(say)?;
+        let take = |daemon: &mut Channel| daemon.take().or_say(|| "cannot carry out the order".into());
+        let (mediator, brokers) = (take(&mut daemon)?, take(&mut daemon)?);
+        let files = plan.is_served().then(|| take(&mut daemon)).transpose()?;
+        let along = Along {
+            mediator,
+            brokers,
+            secret: plan.secret.then(|| take(&mut daemon)).transpose()?,
+        };
         let pipes = (0..daemon.waiting()).map(|_| daemon.take()).collect::<Result<_, _>>();
         let pipes = pipes.or_say(|| "cannot carry out the order".into())?;
         match plan.level {
             Level::Namespace => Fence::start(
                 &plan,
-                (mediator, files),
+                (along, files),
                 readings,
                 pipes,
                 [&filters, &own_filters?],
                 landlock,
                 spare.as_ref(),
             ),
-            Level::Process => {
-                Fence::start_process(plan, mediator, readings, pipes, [&filters, &own_filters?], landlock)
-            }
+            Level::Process => Fence::start_process(plan, along, readings, pipes, [&filters, &own_filters?], landlock),
         }
     };
     let fence = carry_out();
@@ -123,7 +131,7 @@ struct Fence {
 impl Fence {
     fn start(
         plan: &FencePlan,
-        (mediator, files): (OwnedFd, Option<OwnedFd>),
+        (along, files): (Along, Option<OwnedFd>),
         readings: Readings,
         pipes: Vec<OwnedFd>,
         filters: [&Filters; 2],
@@ -146,7 +154,7 @@ impl Fence {
                 let orders = Orders {
                     plan,
                     trees: None,
-                    mediator: Some(mediator),
+                    along: Some(along),
                     readings,
                     asked: Vec::new(),
                     pipes,
@@ -159,7 +167,7 @@ impl Fence {
                 build(orders, group, spare, asking, Channel::over(theirs), &tell);
             }
         };
-        drop((theirs, tell, pipes, mediator, asking));
+        drop((theirs, tell, pipes, along, asking));
         let mut number = || {
             let mut number = [0u8; 4];
             let heard = rustix::io::read(&told, &mut number);
@@ -183,7 +191,7 @@ impl Fence {
     /// Starts the first process of a fence without namespaces.
     fn start_process(
         plan: Box<FencePlan>,
-        mediator: OwnedFd,
+        along: Along,
         readings: Readings,
         pipes: Vec<OwnedFd>,
         filters: [&Filters; 2],
@@ -202,7 +210,7 @@ impl Fence {
                 let orders = Orders {
                     plan: &plan,
                     trees: None,
-                    mediator: Some(mediator),
+                    along: Some(along),
                     readings,
                     asked: Vec::new(),
                     pipes,

@@ -283,6 +283,23 @@ pub(crate) fn keep_only(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
+/// Has a descriptor of this process at a number too, kept over the start of a program. Whatever lies there is closed.
+pub(crate) fn hand(descriptor: impl AsFd, number: i32) -> io::Result<()> {
+    let from = descriptor.as_fd().as_raw_fd();
+    // SAFETY: the caller needs nothing any more that could lie at the number.
+    let done = unsafe {
+        if from == number {
+            libc::fcntl(number, libc::F_SETFD, 0)
+        } else {
+            libc::dup2(from, number)
+        }
+    };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Becomes another program. Comes back only with the reason why it did not.
 pub(crate) fn become_program(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
     let ended = |texts: &[CString]| -> Vec<*const libc::c_char> {

@@ -21,6 +21,9 @@ pub trait Launch {
     fn launch(&mut self, grants: Vec<Spent>, plan: &FencePlan) -> Result<Self::Running, LaunchFault>;
 }
 
+/// The descriptor on which a program is handed its secret.
+pub const SECRET: i32 = 9;
+
 /// A fence, whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +60,10 @@ pub struct FencePlan {
     pub strict: bool,
     /// Which starts of programs are asked about.
     pub judged: Judged,
+    /// Commands that run outside, as patterns.
+    pub brokered: Vec<String>,
+    /// True where a secret comes along: the program has it as descriptor [`SECRET`].
+    pub secret: bool,
     /// Grammars of the person's, by which starts are read beside the shipped ones: the name of each and its text.
     pub tables: Vec<(String, String)>,
     /// Who the program is, inside and outside.

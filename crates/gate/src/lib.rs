@@ -23,7 +23,7 @@ pub use client::{Client, ClientFault, Reply};
 pub use handed::{Handed, HandedFault, MAX_HANDED};
 pub use launch::{
     Bind, BindMode, FencePlan, FenceReport, IdMap, Launch, LaunchFault, Limits, Listen, ListenKind, LoopbackPort,
-    Protected, Protection, Sought, Stdio,
+    Protected, Protection, SECRET, Sought, Stdio,
 };
 pub use ledger::{Clock, Ledger, LedgerFault, Pending, Random, Receipt};
 pub use mediator::{Mediator, Outcome, Question, Refusal, Settlement};

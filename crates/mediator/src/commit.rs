@@ -126,6 +126,12 @@ impl Mediator {
         sealed.open(record.and_then(Pending::wait))
     }
 
+    /// The decision behind a permit of a task that is open and for this very request; none for any other.
+    pub fn permitted(&self, request: &Request, nonce: &Nonce) -> Option<DecisionId> {
+        let task = self.task(request.task)?;
+        task.state().permitted(nonce, digest_of(request))
+    }
+
     /// Says what became of an effect, for one task's gate: a permit of another task is none of its own.
     pub fn settle_of(&self, task: TaskId, settlement: &Settlement) -> Result<(), Refusal> {
         let settled = self.task(task).and_then(|task| self.settle_open(&task, settlement));
@@ -142,7 +148,7 @@ impl Mediator {
             let snapshot = task.snapshot(self.clock.now(), purpose);
             let judged = judge(request, &snapshot);
             let _writer = lock(&task.writer);
-            if let Some((decision, permit)) = self.reserve(&task, &snapshot, judged, id) {
+            if let Some((decision, permit)) = self.reserve(&task, &snapshot, judged, (id, digest)) {
                 let terms = permit.map(|(nonce, deadline)| PermitTerms {
                     decision: id,
                     digest,
@@ -170,7 +176,7 @@ impl Mediator {
         task: &Task,
         snapshot: &Snapshot,
         judged: Judged,
-        id: DecisionId,
+        (id, digest): (DecisionId, Digest),
     ) -> Option<(Decision, Option<(Nonce, Millis)>)> {
         let mut state = task.state();
         if state.ended {
@@ -191,6 +197,7 @@ impl Mediator {
         let (nonce, deadline) = (Nonce(bytes), Millis(snapshot.now.0.saturating_add(PERMIT_LIFE)));
         let open = Open {
             decision: id,
+            digest,
             deadline,
             uses: judged.uses,
         };

@@ -19,7 +19,7 @@ pub(crate) fn of(request: &Request, decision: &Decision) -> Durability {
 fn changes_something(request: &Request) -> bool {
     match (&request.resource, &request.verb) {
         (Resource::Url(_), Verb::Http(method)) => !method.is_safe(),
-        (Resource::Url(_), _) => true,
+        (Resource::Url(_), _) | (Resource::Command(_), Verb::Broker) => true,
         (
             Resource::File(_)
             | Resource::Tree(_)
@@ -36,6 +36,20 @@ mod tests {
     use bailiwick_model::{HttpUrl, TaskId};
 
     use super::*;
+
+    #[test]
+    fn p10_a_brokered_command_is_durable() {
+        let allowed = Decision {
+            verdict: Verdict::Allow,
+            code: Code::AllowedByRule,
+            reasons: Vec::new(),
+            obligations: Vec::new(),
+        };
+        for (verb, want) in [(Verb::Run, Durability::Ordered), (Verb::Broker, Durability::Durable)] {
+            let command = Resource::Command(bailiwick_model::Command::typed(&["git", "push"]));
+            assert_eq!(of(&Request::new(TaskId([1; 8]), verb, command), &allowed), want);
+        }
+    }
 
     #[test]
     fn p10_what_changes_something_elsewhere_is_durable() {

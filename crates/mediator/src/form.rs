@@ -42,7 +42,7 @@ fn verb_fits(request: &Request) -> bool {
         (Resource::Url(url), verb) => matches!(verb, Verb::Http(_)) && url.port != 0,
         (Resource::Endpoint { port, .. }, verb) => *verb == Verb::Tunnel && *port != 0,
         (Resource::Name(_), verb) => *verb == Verb::Resolve,
-        (Resource::Command(_), verb) => *verb == Verb::Run,
+        (Resource::Command(_), verb) => verb.is_command(),
     }
 }
 

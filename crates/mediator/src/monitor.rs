@@ -29,6 +29,8 @@ pub struct TaskSpec {
     pub id: Option<TaskId>,
     /// The accountable person, as a user name or number.
     pub principal: String,
+    /// The task that it runs for, where it is a command that runs outside.
+    pub parent: Option<TaskId>,
     /// The context.
     pub context: ContextId,
     /// The program and its arguments.
@@ -57,6 +59,7 @@ impl TaskSpec {
     pub fn root(principal: String, context: ContextId, command: Vec<String>, policy: Arc<dyn Rules>) -> Self {
         Self {
             id: None,
+            parent: None,
             principal,
             context,
             command,
@@ -138,6 +141,7 @@ impl Mediator {
             command: task.command.clone(),
             rules: task.policy.digest(),
             fence,
+            parent: task.parent,
         };
         Ok(self.note(Some(id), event)?)
     }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiwick_authority::Authority;
-use bailiwick_model::{ContextId, DecisionId, Label, Millis, Nonce, TaskId};
+use bailiwick_model::{ContextId, DecisionId, Digest, Label, Millis, Nonce, TaskId};
 
 use crate::decide::Uses;
 use crate::rules::Rules;
@@ -20,6 +20,7 @@ pub(crate) const MAX_OPEN: usize = 65_536;
 
 pub(crate) struct Task {
     pub(crate) id: TaskId,
+    pub(crate) parent: Option<TaskId>,
     pub(crate) principal: String,
     pub(crate) context: ContextId,
     pub(crate) command: Vec<String>,
@@ -46,6 +47,7 @@ pub(crate) struct State {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Open {
     pub(crate) decision: DecisionId,
+    pub(crate) digest: Digest,
     pub(crate) deadline: Millis,
     pub(crate) uses: Uses,
 }
@@ -97,6 +99,12 @@ impl State {
 
     pub(crate) fn is_open(&self, nonce: &Nonce) -> bool {
         self.open.contains_key(nonce)
+    }
+
+    /// The decision behind an open permit, where it is for this request.
+    pub(crate) fn permitted(&self, nonce: &Nonce, digest: Digest) -> Option<DecisionId> {
+        let open = self.open.get(nonce).filter(|open| open.digest == digest);
+        open.map(|open| open.decision)
     }
 
     /// Takes what the permit uses up, and keeps it as open.
@@ -168,6 +176,7 @@ impl Task {
         Self {
             id,
             state: Mutex::new(State::new(spec.label, &spec.authority, spec.grants)),
+            parent: spec.parent,
             principal: spec.principal,
             context: spec.context,
             command: spec.command,

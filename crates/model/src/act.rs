@@ -57,6 +57,8 @@ pub enum Verb {
     Keep,
     /// Starts a program.
     Run,
+    /// Has a program run outside, in a fence of its own and with its own authority.
+    Broker,
     /// Sends an HTTP request.
     Http(Method),
     /// Opens a connection to a named host that is passed on unread.
@@ -75,10 +77,16 @@ impl Verb {
             Self::Delete => "delete",
             Self::Keep => "keep",
             Self::Run => "run",
+            Self::Broker => "broker",
             Self::Http(method) => method.as_str(),
             Self::Tunnel => "tunnel",
             Self::Resolve => "resolve",
         }
+    }
+
+    /// True for the verbs of programs.
+    pub fn is_command(&self) -> bool {
+        matches!(self, Self::Run | Self::Broker)
     }
 
     /// True for the verbs of files.
@@ -106,6 +114,7 @@ impl FromStr for Verb {
             "delete" => Self::Delete,
             "keep" => Self::Keep,
             "run" => Self::Run,
+            "broker" => Self::Broker,
             "tunnel" => Self::Tunnel,
             "resolve" => Self::Resolve,
             other => Self::Http(Method::parse(other).ok_or_else(|| ActError::Verb(other.into()))?),
@@ -170,7 +179,7 @@ pub enum ResourcePattern {
         /// The port, or [`ANY_PORT`].
         port: u16,
     },
-    /// Any program with any words (`run **`).
+    /// Any program with any words (`run **`, `broker **`).
     AnyCommand,
     /// Programs with certain words.
     Command(Box<CommandPattern>),
@@ -277,8 +286,8 @@ impl Act {
         };
         let is_url = resource.contains("://");
         let pattern = match &verb {
-            VerbPattern::One(Verb::Run) if resource == "**" => ResourcePattern::AnyCommand,
-            VerbPattern::One(Verb::Run) => {
+            VerbPattern::One(Verb::Run | Verb::Broker) if resource == "**" => ResourcePattern::AnyCommand,
+            VerbPattern::One(Verb::Run | Verb::Broker) => {
                 ResourcePattern::Command(Box::new(CommandPattern::parse(resource, anchors)?))
             }
             VerbPattern::One(Verb::Tunnel | Verb::Resolve) if is_url => return Err(mismatch(&verb)),
@@ -332,6 +341,8 @@ mod tests {
             ("tunnel api.test:22", "tunnel api.test:22"),
             ("tunnel **:*", "tunnel **:*"),
             ("run **", "run **"),
+            ("broker  git push", "broker git push"),
+            ("broker **", "broker **"),
             ("run  git   push 'a b' **", "run git push 'a b' **"),
             ("run ./build.sh https://x.test/", "run /p/build.sh https://x.test/"),
         ] {

@@ -101,6 +101,8 @@ codes! {
     DeviceRefused = "device-refused",
     /// A fence of the level that was asked for cannot be had, or a weaker one may not be taken.
     LevelRefused = "level-refused",
+    /// A command that was to run outside could not be.
+    BrokerFailed = "broker-failed",
     /// A fault of the machinery.
     Fault = "fault",
 }

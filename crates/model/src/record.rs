@@ -79,6 +79,9 @@ pub enum Event {
         rules: Digest,
         /// The fence in force, as one word per part.
         fence: Vec<String>,
+        /// The task that it runs for, where it is a command that runs outside.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<TaskId>,
     },
     /// Something was decided.
     Decided {

@@ -66,8 +66,8 @@ const TYPES: [&str; 10] = [
     "Name",
     "NamePattern",
 ];
-const ACTIONS: [&str; 9] = [
-    "read", "write", "create", "delete", "keep", "run", "http", "tunnel", "resolve",
+const ACTIONS: [&str; 10] = [
+    "read", "write", "create", "delete", "keep", "run", "broker", "http", "tunnel", "resolve",
 ];
 
 impl Names {

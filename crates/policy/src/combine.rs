@@ -325,7 +325,7 @@ fn ill_formed(request: &Request) -> Option<&'static str> {
         Resource::Url(_) => matches!(request.verb, Verb::Http(_)),
         Resource::Endpoint { .. } => request.verb == Verb::Tunnel,
         Resource::Name(_) => request.verb == Verb::Resolve,
-        Resource::Command(_) => request.verb == Verb::Run,
+        Resource::Command(_) => request.verb.is_command(),
     };
     if !fits {
         return Some("the verb does not go with the resource");

@@ -7,15 +7,27 @@ use std::collections::BTreeSet;
 
 use bailiwick_gate::Judged;
 use bailiwick_model::{
-    Code, Command, Decision, Layer, ProgramPattern, Reason, Request, Resource, ResourcePattern, Verdict,
+    Code, Command, Decision, Layer, ProgramPattern, Reason, Request, Resource, ResourcePattern, Verb, VerbPattern,
+    Verdict,
 };
 
+use crate::broker;
 use crate::policy::Policy;
 use crate::rule::Rule;
 
-/// True for a rule that names commands, rather than all of them.
+/// True for a rule about starts inside that names commands, rather than all of them.
 fn names_commands(rule: &Rule) -> bool {
-    matches!(rule.act().resource, ResourcePattern::Command(_))
+    is_run(rule) && matches!(rule.act().resource, ResourcePattern::Command(_))
+}
+
+/// True for a rule about starts inside.
+fn is_run(rule: &Rule) -> bool {
+    rule.act().verb == VerbPattern::One(Verb::Run)
+}
+
+/// True for a rule about any start inside.
+fn is_run_any(rule: &Rule) -> bool {
+    is_run(rule) && rule.act().resource == ResourcePattern::AnyCommand
 }
 
 impl Policy {
@@ -59,7 +71,7 @@ impl Policy {
         let listed = own
             .clone()
             .any(|rule| rule.effect == Verdict::Allow && names_commands(rule));
-        let any = own.any(|rule| rule.effect == Verdict::Allow && rule.act().resource == ResourcePattern::AnyCommand);
+        let any = own.any(|rule| rule.effect == Verdict::Allow && is_run_any(rule));
         listed && !any
     }
 
@@ -89,7 +101,7 @@ impl Policy {
 
     /// Which starts a fence must ask about, for these rules to hold.
     pub fn judged(&self) -> Judged {
-        let is_any = |rule: &&Rule| rule.act().resource == ResourcePattern::AnyCommand;
+        let is_any = |rule: &&Rule| is_run_any(rule);
         let in_layer = |layer: &Layer| {
             let mut own = self.rules().iter().filter(is_any);
             own.any(|rule| rule.layer() == *layer && rule.effect == Verdict::Allow)
@@ -99,7 +111,8 @@ impl Policy {
             return Judged::Everything;
         }
         let mut names = BTreeSet::new();
-        for rule in self.rules().iter().filter(|rule| rule.effect != Verdict::Allow) {
+        let told_apart = |rule: &&Rule| is_run(rule) && rule.effect != Verdict::Allow;
+        for rule in self.rules().iter().filter(told_apart) {
             let ResourcePattern::Command(pattern) = &rule.act().resource else {
                 continue;
             };
@@ -113,10 +126,14 @@ impl Policy {
                 None => return Judged::Everything,
             };
         }
+        if !names.is_empty() {
+            names.extend(self.carriers().iter().cloned());
+        }
+        // What a broker runs is caught where it starts, whoever starts it.
+        names.extend(broker::programs(&self.settings().brokers));
         if names.is_empty() {
             return Judged::Nothing;
         }
-        names.extend(self.carriers().iter().cloned());
         Judged::Programs(names)
     }
 }

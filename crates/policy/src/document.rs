@@ -35,20 +35,12 @@ pub(crate) const TOP: &[&str] = &[
     "profiles",
     "questions",
     "state",
+    "broker",
+    "secret",
 ];
 
 /// Keys of the format that this build cannot keep: what is missing, and what can be done meanwhile.
 const LATER: &[(&str, &str, &str)] = &[
-    (
-        "broker",
-        "commands that run outside need brokers",
-        "take the table out and run the command yourself",
-    ),
-    (
-        "secret",
-        "secrets need the vault",
-        "take the table out; pass a variable by name under `[environment]`",
-    ),
     (
         "server",
         "tool servers need the tool gate",
@@ -90,6 +82,8 @@ pub(crate) struct RuleFile {
     pub rules: Vec<Rule>,
     /// Its settings.
     pub settings: Settings,
+    /// Names of secrets that brokers are handed, with where they stand.
+    pub secrets_named: Vec<(String, Place)>,
     /// True when there is no key in it.
     pub empty: bool,
 }
@@ -215,6 +209,8 @@ impl<'a> Reader<'a> {
                 "git" => self.table(item, key, span, Self::git),
                 "fence" => self.table(item, key, span, Self::fence),
                 "limits" => self.table(item, key, span, Self::limits),
+                "broker" => self.brokers(item, span),
+                "secret" => self.table(item, key, span, Self::secrets),
                 "questions" => self.table(item, key, span, Self::questions),
                 other => self.unknown_top(other, span),
             }

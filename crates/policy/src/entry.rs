@@ -52,8 +52,8 @@ impl Section {
 }
 
 const VERBS: &[&str] = &[
-    "read", "write", "create", "delete", "keep", "run", "tunnel", "resolve", "GET", "HEAD", "POST", "PUT", "PATCH",
-    "DELETE", "OPTIONS",
+    "read", "write", "create", "delete", "keep", "run", "broker", "tunnel", "resolve", "GET", "HEAD", "POST", "PUT",
+    "PATCH", "DELETE", "OPTIONS",
 ];
 
 /// A text with where it stands.
@@ -155,6 +155,18 @@ impl Reader<'_> {
         if let Err((message, span)) = narrowed(&mut act, &entry.variables, entry.exact) {
             return self.error(span, &message, Some("both narrow a rule such as `run git log`".into()));
         }
+        if act.verb == VerbPattern::One(Verb::Broker)
+            && effect != Verdict::Deny
+            && self.layer == Layer::Context
+            && !self.shipped
+        {
+            let hint = "write `[[broker]]` with `run`, and what the command may do outside";
+            return self.error(
+                span,
+                &format!("`{text}` says not with which authority"),
+                Some(hint.into()),
+            );
+        }
         if let Err(objection) = judge(effect, &act, &text) {
             return self.error(span, &objection.message, objection.hint);
         }
@@ -216,7 +228,7 @@ impl Reader<'_> {
 
     fn act(&self, section: Section, text: &str) -> Result<Act, (String, Option<String>)> {
         let first = text.trim().split(' ').next().unwrap_or("");
-        let said = |verb: &str| section != Section::Commands || verb == "run";
+        let said = |verb: &str| section != Section::Commands || matches!(verb, "run" | "broker");
         if section.verb().is_some()
             && said(first)
             && text.trim().contains(' ')
@@ -273,7 +285,7 @@ impl Reader<'_> {
     }
 
     /// Complains about what only a context can have. A ceiling says what may be handed on, and starts nothing.
-    fn only_for_contexts(&mut self, key: &str, span: Option<Span>) -> bool {
+    pub(crate) fn only_for_contexts(&mut self, key: &str, span: Option<Span>) -> bool {
         let fits = self.layer == Layer::Context;
         if !fits {
             let hint = "put it into a project's bailiwick.toml, or give it to `bailiwick run`";
@@ -518,7 +530,7 @@ fn narrowed(act: &mut Act, variables: &[Text], exact: Option<Option<Span>>) -> R
 }
 
 /// True for the name of a variable (POSIX, section 8.1).
-fn is_variable(name: &str) -> bool {
+pub(crate) fn is_variable(name: &str) -> bool {
     let head = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     head && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -92,14 +92,16 @@ pub(crate) fn judge(effect: Verdict, act: &Act, text: &str) -> Result<(), Object
 pub fn asked_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Result<(Verb, Resource), String> {
     let wild = || format!("`{text}` has a wildcard: name one file, host, url or command");
     let (word, rest) = text.trim().split_once(' ').unwrap_or((text, ""));
-    if word == "run" && !rest.trim().is_empty() {
+    if let Some(verb) = word.parse().ok().filter(Verb::is_command)
+        && !rest.trim().is_empty()
+    {
         let words = words_of(rest).map_err(|error| error.to_string())?;
         let directory = anchors.root.as_ref().unwrap_or(&anchors.home);
         let start = Start::typed(words, directory.as_str());
         if start.words.is_empty() {
             return Err(format!("`{text}` names no program"));
         }
-        return Ok((Verb::Run, reading.read(&start)));
+        return Ok((verb, reading.read(&start)));
     }
     let act = Act::parse(text, anchors).map_err(|error| error.to_string())?;
     let VerbPattern::One(verb) = act.verb else {

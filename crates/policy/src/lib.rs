@@ -9,6 +9,7 @@
 //! See: docs/policy.md for the format of rule files; Cedar's own documentation for what it is compiled to.
 
 mod breadth;
+mod broker;
 mod cedar;
 mod combine;
 mod commands;
@@ -31,6 +32,7 @@ mod show;
 mod state;
 mod trees;
 
+pub use broker::{Broker, Secret, SecretSource, load_broker};
 pub use diagnostic::{Diagnostic, Severity};
 pub use judge::asked_for;
 pub use load::{SourceFile, Sources, load, trust_digest};

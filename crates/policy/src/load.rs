@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Place, Severity, suggest};
 use crate::document::{Reader, RuleFile};
 use crate::overlap;
 use crate::policy::Policy;
-use crate::preset::{self, BUILTIN, CEILING, DEFAULT, EXTENDABLE, SIGN_IN};
+use crate::preset::{self, BROKER, BUILTIN, CEILING, DEFAULT, EXTENDABLE, SIGN_IN};
 use crate::rule::{Rule, host_of};
 use crate::settings::Settings;
 
@@ -51,24 +51,8 @@ pub struct Sources {
 
 /// Makes the policy, or says all that is wrong with its files. Commands in them are read with these grammars.
 pub fn load(sources: &Sources, reading: &dyn Reading) -> Result<Policy, Vec<Diagnostic>> {
-    let mut loader = Loader {
-        outer: Anchors {
-            root: None,
-            home: sources.anchors.home.clone(),
-        },
-        sources,
-        reading,
-        rules: Vec::new(),
-        settings: Settings::default(),
-        diagnostics: Vec::new(),
-        granting: Vec::new(),
-        registries: false,
-        sign_in: false,
-    };
-    loader.builtin();
-    loader.context();
-    loader.ceiling(Layer::Person, &sources.person);
-    loader.ceiling(Layer::Machine, &sources.machine);
+    let mut loader = Loader::of(sources, reading);
+    loader.layers();
     loader.finish()
 }
 
@@ -115,22 +99,54 @@ fn listed(text: &str, key: &str) -> Vec<String> {
     names.map(Into::into).collect()
 }
 
-struct Loader<'a> {
+pub(crate) struct Loader<'a> {
     sources: &'a Sources,
     reading: &'a dyn Reading,
     /// Anchors for files that hold for every context.
     outer: Anchors,
-    rules: Vec<Rule>,
-    settings: Settings,
-    diagnostics: Vec<Diagnostic>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) settings: Settings,
+    pub(crate) diagnostics: Vec<Diagnostic>,
     granting: Vec<Layer>,
+    /// Whether rules that another one makes idle are mistakes.
+    pub(crate) overlaps: bool,
+    /// Names of secrets that brokers are handed: the file, the name, where it stands.
+    secrets: Vec<(String, String, Place)>,
     /// True when a preset of the context lets toolchains reach their registries.
     registries: bool,
     /// True when the agent is to sign in, and reaches nothing but what that takes.
     sign_in: bool,
 }
 
-impl Loader<'_> {
+impl<'a> Loader<'a> {
+    pub(crate) fn of(sources: &'a Sources, reading: &'a dyn Reading) -> Self {
+        Self {
+            outer: Anchors {
+                root: None,
+                home: sources.anchors.home.clone(),
+            },
+            sources,
+            reading,
+            rules: Vec::new(),
+            settings: Settings::default(),
+            diagnostics: Vec::new(),
+            granting: Vec::new(),
+            overlaps: true,
+            secrets: Vec::new(),
+            registries: false,
+            sign_in: false,
+        }
+    }
+
+    /// Reads the files of all layers.
+    pub(crate) fn layers(&mut self) {
+        let sources = self.sources;
+        self.builtin();
+        self.context();
+        self.ceiling(Layer::Person, &sources.person);
+        self.ceiling(Layer::Machine, &sources.machine);
+    }
+
     fn say(&mut self, severity: Severity, file: &str, place: Place, message: &str, hint: &str) {
         self.diagnostics
             .push(Diagnostic::new(severity, file, place, message, Some(hint.into())));
@@ -254,6 +270,7 @@ impl Loader<'_> {
             self.diagnostics.extend(overlap::dead_in(&file.rules));
             file.rules.retain(|rule| rule.effect == Verdict::Deny);
             file.settings = Settings::default();
+            file.secrets_named.clear();
         } else if file.extends.is_empty()
             && file.profiles.is_none()
             && file.rules.iter().all(|rule| rule.effect == Verdict::Deny)
@@ -267,12 +284,15 @@ impl Loader<'_> {
                 hint,
             );
         }
+        let named = file.secrets_named.drain(..);
+        self.secrets
+            .extend(named.map(|(name, place)| (source.name.clone(), name, place)));
         self.add(file);
     }
 
     /// The one preset that holds where no file of the context says which.
     fn preset_of_run(&mut self, name: &str, seen: &mut Vec<String>) {
-        match preset::preset(name).filter(|_| EXTENDABLE.contains(&name) || name == SIGN_IN) {
+        match preset::preset(name).filter(|_| EXTENDABLE.contains(&name) || [SIGN_IN, BROKER].contains(&name)) {
             Some(text) => self.preset(Layer::Context, name, text, seen),
             None => {
                 let message = format!("there is no preset `{name}` for a project");
@@ -401,18 +421,39 @@ impl Loader<'_> {
     fn listed_commands(&mut self) {
         let lists = |rule: &&Rule| {
             rule.effect == Verdict::Allow
+                && rule.act().verb == VerbPattern::One(Verb::Run)
                 && matches!(rule.act().resource, ResourcePattern::Command(_))
                 && !is_shipped(rule)
         };
         let layers: std::collections::BTreeSet<Layer> = self.rules.iter().filter(lists).map(Rule::layer).collect();
         self.rules.retain(|rule| {
-            let any = rule.effect == Verdict::Allow && rule.act().resource == ResourcePattern::AnyCommand;
+            let any = rule.effect == Verdict::Allow
+                && rule.act().verb == VerbPattern::One(Verb::Run)
+                && rule.act().resource == ResourcePattern::AnyCommand;
             !(any && is_shipped(rule) && layers.contains(&rule.layer()))
         });
     }
 
-    fn finish(mut self) -> Result<Policy, Vec<Diagnostic>> {
+    /// A broker is handed only a secret that there is.
+    fn secrets_known(&mut self) {
+        for (file, name, place) in std::mem::take(&mut self.secrets) {
+            if !self.settings.secrets.contains_key(&name) {
+                let hint =
+                    format!("add `[secret.{name}]` with `from = \"file:~/…\"`, here or in `~/.config/bailiwick`");
+                self.say(
+                    Severity::Error,
+                    &file,
+                    place,
+                    &format!("there is no secret `{name}`"),
+                    &hint,
+                );
+            }
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Policy, Vec<Diagnostic>> {
         self.listed_commands();
+        self.secrets_known();
         // What follows from a rule and is written out elsewhere too says nothing more.
         let mut known = std::collections::HashSet::new();
         for rule in self.rules.iter().filter(|rule| rule.follows_from.is_none()) {
@@ -449,7 +490,9 @@ impl Loader<'_> {
                 return Err(self.diagnostics);
             }
         };
-        self.diagnostics.extend(overlap::dead(&policy));
+        if self.overlaps {
+            self.diagnostics.extend(overlap::dead(&policy));
+        }
         if self.diagnostics.iter().any(Diagnostic::is_error) {
             return Err(self.diagnostics);
         }

@@ -12,6 +12,9 @@ pub(crate) const DEFAULT: &str = "coding";
 /// The preset with which an agent signs in. Only a run can have it.
 pub(crate) const SIGN_IN: &str = "sign-in";
 
+/// The preset of a command that a broker runs. Nobody names it.
+pub(crate) const BROKER: &str = "broker";
+
 /// Presets by name. `base` is what the others share.
 const PRESETS: &[(&str, &str)] = &[
     ("base", include_str!("../presets/base.toml")),
@@ -19,6 +22,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("install", include_str!("../presets/install.toml")),
     ("readonly", include_str!("../presets/readonly.toml")),
     ("offline", include_str!("../presets/offline.toml")),
+    (BROKER, include_str!("../presets/broker.toml")),
     (SIGN_IN, include_str!("../presets/sign-in.toml")),
     (CEILING, include_str!("../presets/ceiling.toml")),
 ];

@@ -54,7 +54,9 @@ impl Rule {
     ) -> Vec<Self> {
         let mut acts = vec![(effect, act.clone())];
         let started = match (&act.resource, effect) {
-            (ResourcePattern::Command(pattern), Verdict::Allow) => reading.follows(pattern),
+            (ResourcePattern::Command(pattern), Verdict::Allow) if act.verb == VerbPattern::One(Verb::Run) => {
+                reading.follows(pattern)
+            }
             _ => Vec::new(),
         };
         let started = started.into_iter().map(|pattern| {

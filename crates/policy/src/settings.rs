@@ -9,6 +9,7 @@ use bailiwick_model::{
     ANY_PORT, AbsPath, Act, AddressClass, Host, HostPattern, Layer, Level, ResourcePattern, Verb, VerbPattern, Verdict,
 };
 
+use crate::broker::{Broker, Secret};
 use crate::outward::{Device, Published};
 use crate::rule::Rule;
 
@@ -79,6 +80,10 @@ pub struct Settings {
     pub devices: Vec<Device>,
     /// Ports of this machine that rules of the context name.
     pub loopback_ports: Vec<LoopbackPort>,
+    /// Commands that run outside.
+    pub brokers: Vec<Broker>,
+    /// Secrets by name.
+    pub secrets: BTreeMap<String, Secret>,
     /// Hosts and ports that rules of the context allow by their full name.
     pub direct_endpoints: Vec<(Host, u16)>,
     /// Hosts and ports that rules of the context name as plain streams.
@@ -121,6 +126,8 @@ impl Settings {
         self.hosts.extend(other.hosts);
         self.publish.extend(other.publish);
         self.devices.extend(other.devices);
+        self.brokers.extend(other.brokers);
+        self.secrets.extend(other.secrets);
         for pattern in other.private {
             if !self.private.contains(&pattern) {
                 self.private.push(pattern);

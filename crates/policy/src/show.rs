@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use bailiwick_model::{Layer, Verdict};
 
 use crate::policy::Policy;
+use crate::rule::Rule;
 
 impl Policy {
     /// The rules in force by layer: what each layer allows, asks and denies, and by which line of which file.
@@ -39,10 +40,23 @@ impl Policy {
                         let _ = write!(out, "  # {reason}");
                     }
                     out.push('\n');
+                    self.show_broker(rule, &mut out);
                 }
             }
             out.push('\n');
         }
         out
+    }
+
+    /// What the command of a broker's rule may do outside.
+    fn show_broker(&self, rule: &Rule, out: &mut String) {
+        let mut brokers = self.settings().brokers.iter();
+        let Some(broker) = brokers.find(|broker| broker.origin == rule.origin) else {
+            return;
+        };
+        let secret = broker.secret.iter().map(|name| format!("use secret:{name}"));
+        for act in broker.acts().map(ToString::to_string).chain(secret) {
+            let _ = writeln!(out, "          outside: {act}");
+        }
     }
 }

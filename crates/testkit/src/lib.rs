@@ -14,6 +14,7 @@
 mod agents;
 mod container;
 mod dns;
+mod git_server;
 mod origin;
 mod product;
 mod registries;
@@ -24,6 +25,7 @@ mod web;
 
 pub use agents::{Agent, claude, codex, gemini, goose, opencode};
 pub use dns::DnsSink;
+pub use git_server::GitServer;
 pub use origin::{Listener, Origin};
 pub use product::{Bailiwick, Done, at_level_process, finish, level};
 pub use registries::registries;

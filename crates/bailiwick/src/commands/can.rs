@@ -5,7 +5,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bailiwick_model::{AbsPath, Host, HttpUrl, Method, Request, Resource, Scheme, TaskId, Verb, Verdict};
+use bailiwick_gate::{Reading as _, Start};
+use bailiwick_model::{AbsPath, Host, HttpUrl, Method, Request, Resource, Scheme, TaskId, Verb, Verdict, words_of};
 use bailiwick_policy::Policy;
 
 use crate::advice;
@@ -17,7 +18,7 @@ use crate::places::Places;
 use crate::visible::visible;
 
 /// Which verbs there are.
-const VERBS: &str = "files: read, write, create, delete, keep; commands: run; network: tunnel, resolve, GET, POST and the other methods";
+const VERBS: &str = "files: read, write, create, delete, keep; commands: run, broker; network: tunnel, resolve, GET, POST and the other methods";
 
 /// Runs the command.
 pub fn run(args: &CanArgs) -> Done {
@@ -34,7 +35,10 @@ pub fn run(args: &CanArgs) -> Done {
     if let Some(text) = args.act.trim().strip_prefix("run ") {
         return line(args, text, &context, &policy, &here, &places.home);
     }
-    let (request, note) = read(&args.act, &here, &places.home, &context.root)?;
+    let (request, note) = match args.act.trim().strip_prefix("broker ") {
+        Some(text) => (brokered(text, &here, &context)?, None),
+        None => read(&args.act, &here, &places.home, &context.root)?,
+    };
     let decision = answer(&policy, &request);
     if args.json {
         let answer =
@@ -47,6 +51,20 @@ pub fn run(args: &CanArgs) -> Done {
         }
     }
     Ok(ended(decision.verdict))
+}
+
+/// A command that is to run outside, as a request.
+fn brokered(text: &str, here: &AbsPath, context: &Context) -> Result<Request, Failure> {
+    let words = words_of(text).map_err(|e| Failure::usage(e.to_string()))?;
+    let start = Start::typed(words, here.as_str());
+    if start.words.is_empty() {
+        return Err(Failure::usage(format!("`broker {text}` names no program")));
+    }
+    Ok(Request::new(
+        TaskId([0; 8]),
+        Verb::Broker,
+        context.grammars()?.read(&start),
+    ))
 }
 
 fn ended(verdict: Verdict) -> ExitCode {
@@ -124,7 +142,7 @@ fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(R
             Ok((ask(Verb::Resolve, Resource::Name(host)), None))
         }
         // A line is read before this.
-        Verb::Run => Err(form()),
+        Verb::Run | Verb::Broker => Err(form()),
         Verb::Read | Verb::Write | Verb::Create | Verb::Delete | Verb::Keep => file(verb, resource, here, home, root),
     }
 }

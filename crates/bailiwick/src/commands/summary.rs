@@ -148,6 +148,12 @@ pub fn planned(planned: &Planned) -> String {
         [] => may(&mut out, "reach no host: no rule names one"),
         hosts => may(&mut out, &some("reach", hosts)),
     }
+    if !planned.brokers.is_empty() {
+        may(
+            &mut out,
+            &some("have run outside, with more than it has here,", &planned.brokers),
+        );
+    }
     for port in &planned.publish {
         line(
             &mut out,

@@ -5,6 +5,7 @@
 //! are turned away. Gates speak on channels of their own (`task`), each bound to one task.
 
 mod attend;
+mod broker;
 mod chores;
 mod devices;
 mod gate_line;
@@ -21,9 +22,11 @@ pub mod refusals;
 mod replay;
 mod scratch;
 mod screen;
+pub mod secret;
 pub mod spare;
 mod surroundings;
 pub mod task;
+mod told;
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixListener;

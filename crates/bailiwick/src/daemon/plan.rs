@@ -163,6 +163,13 @@ pub fn make(from: &Materials<'_>) -> Option<Planning> {
         asked: from.asked.iter().map(|asked| asked.tree.clone()).collect(),
         strict: from.settings.strict,
         judged: from.judged.clone(),
+        brokered: from
+            .settings
+            .brokers
+            .iter()
+            .map(|broker| broker.pattern.to_string())
+            .collect(),
+        secret: false,
         tables: from
             .tables
             .iter()

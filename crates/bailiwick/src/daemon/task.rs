@@ -4,21 +4,20 @@
 //! P13 (the fence in force is read back and put on record; a lesser one is a fault, and nothing runs).
 //! Trust: the order comes from the person. Not here: the gate's channel (`gate_line`), who attends the task (`attend`).
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use bailiwick_fence::{Control, Lines, Running};
 use bailiwick_gate::{
-    FenceReport, IdMap, LaunchFault, Mediator as _, Outcome, Reading, Settlement, Spent, Start, TaskRow, TaskState,
+    FenceReport, IdMap, Judged, LaunchFault, Mediator as _, Outcome, Reading, Settlement, Spent, Start, TaskRow,
+    TaskState,
 };
 use bailiwick_mediator::{PATIENCE, Rules, TaskFault, TaskSpec};
-use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Obligation, Record, Request, Resource, TaskId, Verb};
-use bailiwick_policy::{Diagnostic, Policy, Published};
+use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Record, Request, Resource, TaskId, Verb};
+use bailiwick_policy::{Policy, Published};
 use bailiwick_proxy::Config;
 
 use super::attend::Attendance;
@@ -28,7 +27,8 @@ use super::plan::{self, Granted, Materials};
 use super::scratch;
 use super::screen::Screen;
 use super::spare::{Joiner, NetworkGate};
-use super::{Daemon, devices, gate_line, lock, publish, refusals};
+use super::told::{cannot_ask, no_login, planned, settings_kept, told};
+use super::{Daemon, broker, devices, gate_line, lock, publish, refusals, secret};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::places;
@@ -265,7 +265,62 @@ pub fn start(
         &principal,
         &user,
         row.clone(),
+        None,
         tell,
+    );
+    if let Err(cause) = &begun {
+        end(daemon, row.id, Exit::of_launch(cause.code) as i32);
+        daemon.refusals.end(row.id);
+    }
+    begun
+}
+
+/// What a command is that runs outside, for another task.
+pub struct Outer {
+    /// The task that it runs for.
+    pub parent: TaskId,
+    /// What it is handed.
+    pub secret: Option<OwnedFd>,
+}
+
+/// Starts a command that runs outside, by rules of its own.
+pub fn start_outside(
+    daemon: &Arc<Daemon>,
+    order: &RunOrder,
+    stdio: [OwnedFd; 3],
+    context: &Context,
+    policy: &Arc<Policy>,
+    outer: Outer,
+) -> Result<Started, LaunchFault> {
+    let identity = bailiwick_fence::identity()?;
+    let name = places::account().map(|account| account.name);
+    let principal = principal();
+    let user = name
+        .filter(|_| identity.owner.is_none())
+        .unwrap_or_else(|| "agent".to_owned());
+    let rules: Arc<dyn Rules> = Arc::clone(policy) as _;
+    let mut spec = TaskSpec::root(principal.clone(), context.id(), order.command.clone(), rules);
+    spec.parent = Some(outer.parent);
+    let row = TaskRow {
+        id: daemon.mediator.begin(spec).map_err(of_task)?,
+        context: context.id(),
+        command: order.command.clone(),
+        started: daemon.clock.now(),
+        state: TaskState::Running,
+    };
+    let tell = |_: Planned| Ok(());
+    let begun = begin(
+        daemon,
+        order,
+        Some(stdio),
+        context,
+        policy,
+        identity,
+        &principal,
+        &user,
+        row.clone(),
+        Some(outer),
+        &tell,
     );
     if let Err(cause) = &begun {
         end(daemon, row.id, Exit::of_launch(cause.code) as i32);
@@ -288,6 +343,7 @@ fn begin(
     principal: &str,
     user: &str,
     row: TaskRow,
+    outer: Option<Outer>,
     tell: &dyn Fn(Planned) -> std::io::Result<()>,
 ) -> Result<Started, LaunchFault> {
     let start = permit(
@@ -358,10 +414,21 @@ fn begin(
         program: own_program(),
         devices: &devices,
         machine_memory: machine_memory(),
-        judged: policy.judged(),
+        // What a command outside starts is its own.
+        judged: if outer.is_some() {
+            Judged::Nothing
+        } else {
+            policy.judged()
+        },
         tables: &context.tables,
     });
-    let planning = planning.ok_or_else(|| fault(Code::Fault, "the fence could not be planned", "", ""))?;
+    let mut planning = planning.ok_or_else(|| fault(Code::Fault, "the fence could not be planned", "", ""))?;
+    let secret = outer.and_then(|outer| outer.secret);
+    if secret.is_some() {
+        planning.plan.secret = true;
+        let number = (secret::VARIABLE.to_owned(), bailiwick_gate::SECRET.to_string());
+        planning.plan.environment.push(number);
+    }
     let handover = planning.plan.handover.clone().unwrap_or_else(AbsPath::root);
     let ordered: Vec<Published> = order.publish.iter().map(|port| (*port).into()).collect();
     let published = publish::wanted(&policy.settings().publish, &ordered, &planning.plan.listen)?;
@@ -420,6 +487,19 @@ fn begin(
     };
     daemon.refusals.begin(row.id, hearer);
     let trees: Vec<Nonce> = grants.iter().map(Spent::nonce).collect();
+    let brokers = match policy.settings().brokers.as_slice() {
+        [] => None,
+        _ => {
+            let from = broker::Master {
+                task: row.id,
+                context: context.clone(),
+                policy: Arc::clone(policy),
+                order: order.clone(),
+                level,
+            };
+            Some(from.serve(daemon).map_err(io("cannot make a line for brokers"))?)
+        }
+    };
     let line = || -> Result<OwnedFd, LaunchFault> {
         let (ours, theirs) = UnixStream::pair().map_err(io("cannot make a line to the fence"))?;
         gate_line::serve(daemon, row.id, &ours).map_err(io("cannot serve the fence"))?;
@@ -428,6 +508,8 @@ fn begin(
     let lines = Lines {
         supervisor: Some(line()?),
         files: planning.plan.is_served().then(line).transpose()?,
+        brokers,
+        secret,
     };
     let started = launcher.launch(grants, &planning.plan, stdio, lines);
     let started = match started {
@@ -607,166 +689,4 @@ fn grant_trees(daemon: &Daemon, policy: &Policy, task: TaskId) -> Result<(Vec<Gr
         grants.push(spent);
     }
     Ok((granted, grants))
-}
-
-/// Where a file of a kept folder lies outside.
-fn outside(path: &AbsPath, kept: &BTreeMap<AbsPath, AbsPath>) -> Option<AbsPath> {
-    let (place, outside) = kept.iter().find(|(place, _)| place.holds(path))?;
-    let rest = path.as_str().strip_prefix(place.as_str())?;
-    outside.join(rest.trim_start_matches('/')).ok()
-}
-
-/// The settings that lie in kept folders from the start, and where each lies outside.
-fn settings_kept(policy: &Policy, kept: &BTreeMap<AbsPath, AbsPath>) -> Vec<(AbsPath, AbsPath)> {
-    let files = policy.settings().kept_files.keys();
-    files
-        .filter_map(|path| Some((path.clone(), outside(path, kept)?)))
-        .collect()
-}
-
-/// What to do for an agent that has no login: neither a shared one nor one of this context's, and no variable of a key.
-fn no_login(order: &RunOrder, policy: &Policy, kept: &BTreeMap<AbsPath, AbsPath>) -> Option<String> {
-    let settings = policy.settings();
-    let login = settings.login.as_ref().filter(|_| order.preset.is_none())?;
-    let there = |file: &AbsPath| outside(file, kept).is_some_and(|path| path.to_path_buf().exists());
-    let is_key = |name: &str| {
-        ["_API_KEY", "_AUTH_TOKEN", "_OAUTH_TOKEN"]
-            .iter()
-            .any(|end| name.ends_with(end))
-    };
-    let key = order
-        .environment
-        .iter()
-        .any(|(name, _)| is_key(name) && settings.passes(name));
-    (!key && !login.files.iter().any(there)).then(|| {
-        format!(
-            "no login of {} is here yet: `bailiwick login {}` signs it in once for all projects, or pass its key as a variable",
-            login.agent, login.agent
-        )
-    })
-}
-
-fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, granted: &[Granted]) -> Planned {
-    let of = |verb: &Verb| -> Vec<AbsPath> {
-        granted
-            .iter()
-            .filter(|g| g.verb == *verb)
-            .map(|g| g.tree.clone())
-            .collect()
-    };
-    let patterns = |wanted: fn(&Obligation) -> Option<&bailiwick_model::PathPattern>| {
-        // What is kept is another folder than the one that a deny is about.
-        let mut names: Vec<String> = granted
-            .iter()
-            .filter(|g| g.verb != Verb::Keep)
-            .flat_map(|g| &g.obligations)
-            .filter_map(wanted)
-            .map(ToString::to_string)
-            .collect();
-        names.sort();
-        names.dedup();
-        names
-    };
-    let settings = policy.settings();
-    let is_login = |place: &AbsPath| settings.login.as_ref().is_some_and(|login| login.place == *place);
-    let mut network: Vec<String> = settings
-        .direct_endpoints
-        .iter()
-        .map(|(host, port)| {
-            if *port == 443 {
-                host.to_string()
-            } else {
-                format!("{host}:{port}")
-            }
-        })
-        .collect();
-    network.extend(
-        settings
-            .loopback_ports
-            .iter()
-            .map(|port| format!("port {} of this machine", port.port)),
-    );
-    network.sort();
-    network.dedup();
-    let mut sources: Vec<String> = policy.rules().iter().map(|rule| rule.origin.file.clone()).collect();
-    sources.sort();
-    sources.dedup();
-    sources.retain(|name| !name.starts_with("builtin"));
-    Planned {
-        task,
-        // Said by whoever chose it.
-        level: Level::Namespace,
-        root: context.root.clone(),
-        home: daemon.places.home.clone(),
-        sources,
-        write: of(&Verb::Write),
-        read: of(&Verb::Read),
-        kept: of(&Verb::Keep).into_iter().filter(|place| !is_login(place)).collect(),
-        login: granted
-            .iter()
-            .any(|g| g.verb == Verb::Keep && is_login(&g.tree))
-            .then(|| settings.login.as_ref().map(|login| login.agent.clone()))
-            .flatten(),
-        settings: Vec::new(),
-        network,
-        publish: Vec::new(),
-        devices: Vec::new(),
-        hidden: patterns(|o| {
-            if let Obligation::Hide { pattern } = o {
-                Some(pattern)
-            } else {
-                None
-            }
-        }),
-        guarded: patterns(|o| {
-            if let Obligation::Guard { pattern } = o {
-                Some(pattern)
-            } else {
-                None
-            }
-        }),
-        notes: policy.settings().notes.clone(),
-        warnings: Vec::new(),
-        asked: Vec::new(),
-    }
-}
-
-/// What cannot be asked about file by file is not shown, and that is said.
-fn cannot_ask(level: Level, trees: &[Granted]) -> Option<String> {
-    let names: Vec<String> = trees.iter().map(|asked| format!("`{}`", asked.tree)).collect();
-    let are = if names.len() > 1 { "are" } else { "is" };
-    let why = match level {
-        Level::Process => "at level `process`",
-        Level::Namespace => "where `/dev/fuse` is not usable (`bailiwick doctor`)",
-    };
-    (!trees.is_empty()).then(|| {
-        format!(
-            "{} {are} not shown: files cannot be asked about {why}",
-            names.join(", ")
-        )
-    })
-}
-
-/// What the person is told of this place: of the rules, of git, and of who else works here.
-fn told(daemon: &Daemon, order: &RunOrder, context: &Context, policy: &Policy, writable: &[&AbsPath]) -> Vec<String> {
-    let with_hint = |warning: &Diagnostic| match &warning.hint {
-        Some(hint) => format!("{warning}; {hint}"),
-        None => warning.to_string(),
-    };
-    let mut all: Vec<String> = policy.warnings().iter().map(with_hint).collect();
-    let may_write = |path: &AbsPath| writable.iter().any(|tree| tree.holds(path));
-    all.extend(context.repository.told(may_write));
-    all.extend(crate::git::signing::note(&order.git, policy.settings().git_unsigned));
-    let own = context.root.to_path_buf();
-    if own.join(".git").symlink_metadata().is_ok() {
-        all.extend(order.git.note());
-    }
-    for task in lock(&daemon.running).values().map(Handle::describe) {
-        let other = Path::new(&task.context);
-        if other.starts_with(&own) || own.starts_with(other) {
-            let program = task.command.first().map_or("", String::as_str);
-            all.push(format!("another task runs in this tree: {} (`{program}`)", task.id));
-        }
-    }
-    all
 }

@@ -6,6 +6,7 @@
 //! Trust: the person's own configuration is theirs; what lies in a project, `.git` files too, is anyone's.
 //! Not here: what is guarded in a repository (the builtin rules).
 
+pub mod outside;
 pub mod repository;
 pub mod settings;
 pub mod signing;

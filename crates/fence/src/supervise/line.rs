@@ -58,6 +58,13 @@ pub(super) enum No {
 #[derive(Debug)]
 pub(super) struct Leave(Nonce);
 
+impl Leave {
+    /// The permit, for whoever has the effect and settles it.
+    pub(super) fn nonce(&self) -> Nonce {
+        self.0
+    }
+}
+
 fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

@@ -16,6 +16,7 @@ mod files;
 mod line;
 mod names;
 mod others;
+mod outside;
 mod repositories;
 pub(crate) mod scope;
 mod sockets;
@@ -74,6 +75,10 @@ pub(crate) struct Charge {
     pub task: TaskId,
     /// Where the mediator is asked.
     pub mediator: Option<OwnedFd>,
+    /// Where commands are handed to that run outside.
+    pub brokers: Option<OwnedFd>,
+    /// The commands that do, as patterns.
+    pub brokered: Vec<String>,
     /// Which starts are asked about.
     pub judged: Judged,
     /// What starts mean.
@@ -104,6 +109,8 @@ pub(crate) struct Supervisor {
     begun: AtomicBool,
     /// The line to the mediator.
     line: Option<Arc<Line>>,
+    /// Commands that run outside, where there are some.
+    outside: Option<Arc<outside::Outside>>,
 }
 
 /// What comes of a call.
@@ -133,6 +140,10 @@ impl Supervisor {
         charge.terminal.map(|number| terminals.add(number)).transpose()?;
         let mediator = charge.mediator.take();
         let line = mediator.map(|socket| Line::open(charge.task, socket)).transpose()?;
+        let brokers = charge.brokers.take().filter(|_| !charge.brokered.is_empty());
+        let outside = brokers
+            .map(|socket| outside::Outside::open(&charge.brokered, socket))
+            .transpose()?;
         let supervisor = Arc::new(Self {
             listener,
             charge,
@@ -144,6 +155,7 @@ impl Supervisor {
             workers: AtomicUsize::new(0),
             begun: AtomicBool::new(false),
             line,
+            outside,
         });
         for _ in 0..WORKERS {
             supervisor.add_worker()?;

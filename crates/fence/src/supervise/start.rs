@@ -19,13 +19,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bailiwick_gate::{Judged, Start};
-use bailiwick_model::Verb;
+use bailiwick_model::{Request, Verb};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::caller::{Caller, link_text, text_at};
 use super::line::{Leave, No};
+use super::outside::Place;
 use super::scope::May;
 use super::walk::{Aim, There, there};
 use super::{Done, Supervisor};
@@ -249,9 +250,12 @@ impl Supervisor {
         }
         // The first start is this fence's own doing: nobody else runs yet.
         if !self.begun.load(Ordering::Acquire) {
-            return self.follow(caller, |_| true).map(|_| Done::Later);
+            return self.follow(caller, |_| true, |_| true).map(|_| Done::Later);
         }
         let wanted = Wanted::of(self, caller, places)?;
+        if let Some(request) = self.outside(caller, &wanted)? {
+            return self.start_outside(caller, &wanted, request);
+        }
         let leave = self.leave(caller, &wanted)?;
         let judged = leave.is_some();
         let fits = |begun: &Begun| match judged {
@@ -259,7 +263,7 @@ impl Supervisor {
             // Not asked about: then what starts must be nothing that is.
             false => wanted.is(begun) || !self.is_judged(&self.names(&begun.file, &begun.called, begun.words.first())),
         };
-        let came = self.follow(caller, fits);
+        let came = self.follow(caller, fits, |_| true);
         if let Some((leave, line)) = leave.zip(self.line.as_ref()) {
             let (done, note) = match &came {
                 Ok(Came::Started) => (true, ""),
@@ -291,16 +295,7 @@ impl Supervisor {
                 No::Gone => Errno::INTR,
             })
         };
-        let directory = link_text(&format!("/proc/{}/cwd", caller.held.thread))?;
-        let mut start = Start {
-            file: shown(&wanted.file),
-            called: text(&wanted.called),
-            words: wanted.words.iter().map(|word| text(word)).collect(),
-            variables: wanted.variables.iter().filter_map(|one| pair(one)).collect(),
-            directory: directory.display().to_string(),
-            own: self.is_own(&wanted.file, &absolute(&directory, &wanted.called)),
-            like: self.like(&wanted.file),
-        };
+        let mut start = self.seen(caller, wanted)?;
         let leave = ask(&start)?;
         if let Some((reader, _)) = reader.zip(by_reader) {
             start.file = shown(&reader.file);
@@ -317,6 +312,51 @@ impl Supervisor {
             }
         }
         Ok(Some(leave))
+    }
+
+    /// What is seen of what is to start.
+    fn seen(&self, caller: &Caller, wanted: &Wanted) -> Result<Start, Errno> {
+        let directory = link_text(&format!("/proc/{}/cwd", caller.held.thread))?;
+        Ok(Start {
+            file: shown(&wanted.file),
+            called: text(&wanted.called),
+            words: wanted.words.iter().map(|word| text(word)).collect(),
+            variables: wanted.variables.iter().filter_map(|one| pair(one)).collect(),
+            directory: directory.display().to_string(),
+            own: self.is_own(&wanted.file, &absolute(&directory, &wanted.called)),
+            like: self.like(&wanted.file),
+        })
+    }
+
+    /// What is to be asked for, where the command is one that runs outside.
+    fn outside(&self, caller: &Caller, wanted: &Wanted) -> Result<Option<Request>, Errno> {
+        let names = || self.names(&wanted.file, &wanted.called, wanted.words.first());
+        if !self.is_brokering() || !self.is_judged(&names()) {
+            return Ok(None);
+        }
+        Ok(self.brokered(&self.seen(caller, wanted)?))
+    }
+
+    /// Asks, and has the command run outside: what starts here only keeps its place.
+    fn start_outside(self: &Arc<Self>, caller: &Caller, wanted: &Wanted, request: Request) -> Result<Done, Errno> {
+        let line = self.line.as_ref().ok_or(Errno::ACCESS)?;
+        let id = caller.held.id;
+        let leave = line.ask(&request, || self.waits(id)).map_err(|no| match no {
+            No::Denied => Errno::ACCESS,
+            No::Gone => Errno::INTR,
+        })?;
+        let mut place = None;
+        let keep = |process| {
+            place = Place::of(process).ok();
+            place.is_some()
+        };
+        let came = self.follow(caller, |begun| wanted.is(begun), keep);
+        match (&came, place) {
+            // Whoever runs it outside settles it.
+            (Ok(Came::Started), Some(place)) => self.run_outside(leave.nonce(), request, place),
+            _ => line.settle(leave, false, "it did not start as it was judged"),
+        }
+        came.map(|_| Done::Later)
     }
 
     /// The names that a start goes by.
@@ -356,7 +396,13 @@ impl Supervisor {
     }
 
     /// Lets a start go on, and looks at what has started before its first instruction.
-    fn follow(&self, caller: &Caller, fits: impl Fn(&Begun) -> bool) -> Result<Came, Errno> {
+    /// `keep` is called with what fits before it goes on; false ends it.
+    fn follow(
+        &self,
+        caller: &Caller,
+        fits: impl Fn(&Begun) -> bool,
+        keep: impl FnOnce(i32) -> bool,
+    ) -> Result<Came, Errno> {
         let thread = caller.held.thread;
         let _following = self.charge.children.follow(thread);
         let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::ACCESS);
@@ -364,7 +410,9 @@ impl Supervisor {
         trace::seize(thread).map_err(|_| Errno::ACCESS)?;
         let gone_on = notify::go_on(self.listener.as_fd(), caller.held.id);
         match trace::wait().map_err(errno)? {
-            Stopped::AtStart(process) if gone_on.is_ok() && Begun::of(process).is_ok_and(|begun| fits(&begun)) => {
+            Stopped::AtStart(process)
+                if gone_on.is_ok() && Begun::of(process).is_ok_and(|begun| fits(&begun)) && keep(process) =>
+            {
                 self.begun.store(true, Ordering::Release);
                 trace::let_go(process, 0).map_err(errno)?;
                 Ok(Came::Started)

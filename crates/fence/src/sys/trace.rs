@@ -1,4 +1,5 @@
-//! Stopping a thread at the moment its new program starts (ptrace(2), "PTRACE_SEIZE" and "Stops under ptrace").
+//! Stopping a thread at the moment its new program starts (ptrace(2), "PTRACE_SEIZE" and "Stops under ptrace"), and having
+//! a program wait there instead of running.
 //!
 //! A trace belongs to the thread that began it: seize, wait and let go in one thread.
 #![expect(unsafe_code, reason = "ptrace has no safe wrapper")]
@@ -8,6 +9,10 @@ use std::io;
 const SEIZE: libc::c_uint = 0x4206;
 const INTERRUPT: libc::c_uint = 0x4207;
 const DETACH: libc::c_uint = 17;
+const POKE: libc::c_uint = 5;
+const REGISTERS: libc::c_uint = 0x4204;
+/// The set of general registers (elf(5)).
+const GENERAL: usize = 1;
 /// Tells of a program that starts.
 const AT_EXEC: usize = 0x10;
 /// The event of a program that starts.
@@ -73,6 +78,105 @@ pub(crate) fn wait() -> io::Result<Stopped> {
 /// Lets a stopped thread go on by itself, with the signal that it was to get; 0 for none.
 pub(crate) fn let_go(thread: i32, signal: i32) -> io::Result<()> {
     request(DETACH, thread, usize::try_from(signal).unwrap_or(0))
+}
+
+/// What a program does that waits: one call that never comes back, again and again. No register needs to be set for it.
+#[cfg(target_arch = "x86_64")]
+mod waiting {
+    /// Where the instruction pointer stands among the registers.
+    pub const POINTER: usize = 16;
+    /// `mov eax, SYS_pause; syscall; jmp` to the beginning.
+    pub const CODE: [u8; 16] = [
+        0xb8, 34, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
+    ];
+    /// Where a call begins that was broken off: it is made again, or comes back to what follows.
+    pub const CALL: usize = 5;
+
+    /// `nop; nop; mov edi, status; mov eax, SYS_exit_group; syscall`.
+    pub fn ending(status: u8) -> [u8; 16] {
+        [
+            0x90, 0x90, 0xbf, status, 0, 0, 0, 0xb8, 231, 0, 0, 0, 0x0f, 0x05, 0x0f, 0x0b,
+        ]
+    }
+}
+
+/// What a program does that waits: one call that never comes back, again and again.
+#[cfg(target_arch = "aarch64")]
+mod waiting {
+    /// Where the instruction pointer stands among the registers.
+    pub const POINTER: usize = 32;
+    /// `mov x8, SYS_ppoll`, nothing in `x0` to `x4`, `svc 0`, `b` to the beginning.
+    pub const CODE: [u8; 32] = of([
+        0xd280_0928,
+        0xd280_0000,
+        0xd280_0001,
+        0xd280_0002,
+        0xd280_0003,
+        0xd280_0004,
+        0xd400_0001,
+        0x17ff_fff9,
+    ]);
+    /// Where a call begins that was broken off.
+    pub const CALL: usize = 24;
+
+    const fn of<const N: usize>(words: [u32; 8]) -> [u8; N] {
+        let mut bytes = [0; N];
+        let mut at = 0;
+        while at < N {
+            bytes[at] = words[at / 4].to_le_bytes()[at % 4];
+            at += 1;
+        }
+        bytes
+    }
+
+    /// `nop; mov x0, status; mov x8, SYS_exit_group; svc 0`.
+    pub fn ending(status: u8) -> [u8; 16] {
+        of([
+            0xd503_201f,
+            0xd280_0000 | (status as u32) << 5,
+            0xd280_0bc8,
+            0xd400_0001,
+            0,
+            0,
+            0,
+            0,
+        ])
+    }
+}
+
+fn write(process: i32, at: usize, code: &[u8]) -> io::Result<()> {
+    for (word, at) in code.chunks_exact(8).zip((at..).step_by(8)) {
+        let word = usize::from_ne_bytes(<[u8; 8]>::try_from(word).unwrap_or_default());
+        let at = std::ptr::without_provenance_mut::<libc::c_void>(at);
+        let word = std::ptr::without_provenance_mut::<libc::c_void>(word);
+        // SAFETY: the address is one of the other process; nothing is written here.
+        if unsafe { libc::ptrace(POKE, process, at, word) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Has a program that stands before its first instruction wait there for good, once it goes on. Where it waits.
+pub(crate) fn have_it_wait(process: i32) -> io::Result<usize> {
+    let mut registers = [0usize; 64];
+    let mut into = libc::iovec {
+        iov_base: registers.as_mut_ptr().cast(),
+        iov_len: size_of_val(&registers),
+    };
+    let kind = std::ptr::without_provenance_mut::<libc::c_void>(GENERAL);
+    // SAFETY: the kernel writes no more than the length says, and both live over the call.
+    if unsafe { libc::ptrace(REGISTERS, process, kind, &raw mut into) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let at = registers.get(waiting::POINTER).copied().unwrap_or(0);
+    write(process, at, &waiting::CODE)?;
+    Ok(at)
+}
+
+/// Has a program that waits and has stopped end with a status, once it goes on.
+pub(crate) fn have_it_end(process: i32, at: usize, status: u8) -> io::Result<()> {
+    write(process, at.wrapping_add(waiting::CALL), &waiting::ending(status))
 }
 
 /// True when a thread is one of this process's.

@@ -287,6 +287,8 @@ pub struct Desk {
     pub plan: FencePlan,
     /// Answers what the supervisor asks; without it, nobody does.
     pub judge: Option<Judge>,
+    /// Makes the line on which commands are handed outside.
+    pub brokers: Option<Box<dyn Fn() -> OwnedFd + Send + Sync>>,
     room: tempfile::TempDir,
 }
 
@@ -332,6 +334,8 @@ impl Desk {
                 protected: Vec::new(),
                 strict: false,
                 judged: Judged::Nothing,
+                brokered: Vec::new(),
+                secret: false,
                 tables: Vec::new(),
                 identity: who.identity(),
                 listen: Vec::new(),
@@ -341,6 +345,7 @@ impl Desk {
                 hostname: "desk".into(),
             },
             judge: None,
+            brokers: None,
             room,
         };
         desk.folder("project");
@@ -424,6 +429,8 @@ impl Desk {
         let lines = bailiwick_fence::Lines {
             supervisor: self.judge.as_ref().map(Judge::sit),
             files: None,
+            brokers: self.brokers.as_ref().map(|take| take()),
+            secret: None,
         };
         let started = self.launcher().launch(vec![grant()], &plan, Some(three), lines)?;
         Ok((started, [out, err], into))

@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod brokered;
 mod desk;
 mod errands;
 mod files;

@@ -60,7 +60,7 @@ fn c070_unknown_keys_name_the_nearest() {
     );
     says(
         "write = [\".\"]\n",
-        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `commands`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `questions`, `state`",
+        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `commands`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `questions`, `state`, `broker`, `secret`",
     );
 }
 
@@ -222,8 +222,6 @@ fn p13_what_this_build_cannot_keep_is_refused() {
          under `[network]`: by name only, not opened",
     );
     for (key, text) in [
-        ("broker", "[[broker]]\nrun = \"x\"\n"),
-        ("secret", "[secret.x]\nfrom = \"keyring:x\"\n"),
         ("server", "[[server]]\nname = \"x\"\n"),
         ("tool", "[[tool]]\nname = \"x\"\n"),
         ("tag", "[tag.pii]\non = []\n"),
