@@ -11,11 +11,13 @@ use bailiwick_model::{Resource, Verb};
 
 use crate::desk::{Desk, Judge, Setting};
 
+/// A command that ran: its words, and the folder it was started in.
+type Started = (Vec<String>, String);
+
 /// Runs outside what it is handed, and keeps what it heard.
 #[derive(Clone, Default)]
 struct Outside {
-    /// Words and folder.
-    ran: Arc<Mutex<Vec<(Vec<String>, String)>>>,
+    ran: Arc<Mutex<Vec<Started>>>,
     /// Commands that were ended since nobody waited any more.
     gone: Arc<Mutex<usize>>,
 }
