@@ -397,7 +397,7 @@ fn begin(
         (Vec::new(), asked)
     };
     let planning = plan::make(&Materials {
-        listens: daemon.machine.asks_for_files(level),
+        listens: outer.is_none() && daemon.machine.asks_for_files(level),
         asked: &asked,
         hidden: &unasked,
         level,
