@@ -7,7 +7,9 @@
     reason = "a test that cannot go on has failed"
 )]
 
-use bailiwick_testkit::{Bailiwick, GitServer, at_level_process};
+use std::time::{Duration, Instant};
+
+use bailiwick_testkit::{Bailiwick, GitServer, at_level_process, finish};
 
 /// Root's, and an ordinary user's.
 fn everybody() -> Vec<Bailiwick> {
@@ -219,4 +221,75 @@ fn p9_any_program_is_handed_its_secret_once_and_its_input_passes() {
             "{done:?}"
         );
     }
+}
+
+#[test]
+fn p8_a_broker_that_asks_waits_for_a_yes_and_trust_says_what_it_has() {
+    let kit = everybody().remove(0);
+    rules(
+        &kit,
+        &format!(
+            "{}ask = true\nsecret = \"x\"\n[secret.x]\nfrom = \"command:echo t\"\nhost = \"h.test\"\n",
+            to_bare()
+        ),
+    );
+    let trusted = kit.run(&["trust"]).ok().stdout;
+    for told in [
+        "ask   broker ",
+        "outside: write ",
+        "outside: use secret:x",
+        "secret x from command:echo t",
+    ] {
+        assert!(trusted.contains(told), "{told}: {trusted}");
+    }
+    let push = "git push origin HEAD:refs/heads/agent/x";
+    for (answer, status, pushed) in [("--no", 126, ""), ("", 0, "refs/heads/agent/x\n")] {
+        let command = kit.command(&["run", "-q", "--", "sh", "-c", push]);
+        let run = std::thread::spawn(move || finish(command, Duration::from_secs(60)));
+        let begun = Instant::now();
+        let id = loop {
+            let listed = kit.run(&["approve", "--json"]).stdout;
+            if let Some((_, rest)) = listed.split_once("\"id\":\"") {
+                assert!(listed.contains(&format!("broker {push}")), "{listed}");
+                break rest.split('"').next().unwrap().to_owned();
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "{listed}");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let words: Vec<&str> = ["approve", answer, &id]
+            .into_iter()
+            .filter(|word| !word.is_empty())
+            .collect();
+        kit.run(&words).ok();
+        let done = run.join().unwrap();
+        assert_eq!(done.status, status, "{answer}: {done:?}");
+        assert_eq!(branches(&kit), pushed);
+    }
+}
+
+#[test]
+fn p11_twenty_at_once_and_a_kill_ends_what_runs_outside() {
+    let kit = everybody().remove(0);
+    kit.write_home("bin/slow", "#!/bin/sh\nsleep 1; echo $1; exec sleep $2\n");
+    kit.shell_outside("chmod 755 ~/bin/slow").ok();
+    let slow = kit.home().join("bin/slow").display().to_string();
+    rules(
+        &kit,
+        &format!("[files]\nread = [\"~/bin\"]\n[[broker]]\nrun = \"{slow} * *\"\nread = [\"~/bin\"]\n"),
+    );
+    let done = kit
+        .shell(&format!("for i in $(seq 20); do {slow} $i 0 & done; wait"))
+        .ok();
+    let mut said: Vec<u32> = done.stdout.lines().map(|line| line.parse().unwrap()).collect();
+    said.sort_unstable();
+    assert_eq!(said, (1..=20).collect::<Vec<u32>>(), "{done:?}");
+    let begun = Instant::now();
+    let done = kit.shell(&format!(
+        "timeout 3 {slow} 1 500; echo $?; {slow} 2 500 & {slow} 3 0; exit 5"
+    ));
+    assert_eq!(done.status, 5, "{done:?}");
+    assert!(done.stdout.contains("124"), "{done:?}");
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    let status = kit.run(&["status"]).ok().stdout;
+    assert!(!status.contains("slow"), "nothing is left: {status}");
 }

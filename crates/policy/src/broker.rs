@@ -90,6 +90,17 @@ pub enum SecretSource {
     Command(Vec<String>),
 }
 
+/// As a rule file writes it.
+impl std::fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{path}"),
+            Self::Variable(name) => write!(f, "env:{name}"),
+            Self::Command(words) => write!(f, "command:{}", words.join(" ")),
+        }
+    }
+}
+
 impl Broker {
     /// True when a command is this broker's, with all that it carries.
     pub fn runs(&self, command: &Command) -> bool {
@@ -110,6 +121,12 @@ impl Broker {
     pub fn acts(&self) -> impl Iterator<Item = &Act> {
         let own = self.rules.iter().filter(|rule| rule.follows_from.is_none());
         own.map(Rule::act)
+    }
+
+    /// What it has outside, one line each.
+    pub fn told(&self) -> Vec<String> {
+        let secret = self.secret.iter().map(|name| format!("use secret:{name}"));
+        self.acts().map(ToString::to_string).chain(secret).collect()
     }
 
     /// The hosts that it may reach, each with its port where that is not the usual one; none for one with a wildcard.

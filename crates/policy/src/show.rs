@@ -54,9 +54,8 @@ impl Policy {
         let Some(broker) = brokers.find(|broker| broker.origin == rule.origin) else {
             return;
         };
-        let secret = broker.secret.iter().map(|name| format!("use secret:{name}"));
-        for act in broker.acts().map(ToString::to_string).chain(secret) {
-            let _ = writeln!(out, "          outside: {act}");
+        for line in broker.told() {
+            let _ = writeln!(out, "          outside: {line}");
         }
     }
 }

@@ -60,6 +60,15 @@ pub fn run(args: &TrustArgs) -> Done {
         .filter(|rule| rule.origin.file == file.name && rule.follows_from.is_none())
     {
         tellln!("  {:<5} {}", rule.effect.as_str(), visible(&rule.origin.act));
+        let brokers = policy.settings().brokers.iter();
+        for broker in brokers.filter(|broker| broker.origin == rule.origin) {
+            for line in broker.told() {
+                tellln!("        outside: {}", visible(&line));
+            }
+        }
+    }
+    for (name, secret) in &policy.settings().secrets {
+        tellln!("  secret {} from {}", visible(name), visible(&secret.from.to_string()));
     }
     tellln!("any change to it takes the trust away");
     Ok(ExitCode::SUCCESS)

@@ -340,9 +340,16 @@ impl Supervisor {
     /// Asks, and has the command run outside: what starts here only keeps its place.
     fn start_outside(self: &Arc<Self>, caller: &Caller, wanted: &Wanted, request: Request) -> Result<Done, Errno> {
         let line = self.line.as_ref().ok_or(Errno::ACCESS)?;
-        let id = caller.held.id;
+        let outside = self.outside.as_ref().ok_or(Errno::ACCESS)?;
+        let (id, thread) = (caller.held.id, caller.held.thread);
+        if outside.was_refused(thread, &request) {
+            return Err(Errno::ACCESS);
+        }
         let leave = line.ask(&request, || self.waits(id)).map_err(|no| match no {
-            No::Denied => Errno::ACCESS,
+            No::Denied => {
+                outside.keep_refused(thread, &request);
+                Errno::ACCESS
+            }
             No::Gone => Errno::INTR,
         })?;
         let mut place = None;
