@@ -85,6 +85,10 @@ fn p4_only_so_many_places_are_told() {
 
 #[test]
 fn p9_a_home_that_is_granted_whole_is_not_listened_to() {
+    if at_level_process() {
+        skip("the home inside is the task's own at level `process`, also where the person's is granted");
+        return;
+    }
     let kit = Bailiwick::new();
     kit.write_home("a", "a\n");
     kit.write("bailiwick.toml", "extends = [\"coding\"]\n[files]\nread = [\"~\"]\n");
