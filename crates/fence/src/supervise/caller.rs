@@ -253,7 +253,12 @@ pub(crate) fn text_at(thread: i32, address: u64, limit: usize) -> Result<Vec<u8>
 }
 
 fn status_field(thread: i32, name: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let path = text_of(&format!("/proc/{thread}/status")).ok()?;
+    let open = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // The kernel writes it whole for each read: one is enough, and the lines that are looked for stand at its beginning.
+    let mut bytes = [0u8; 4096];
+    let got = rustix::io::read(open, &mut bytes).ok()?;
+    let text = String::from_utf8_lossy(bytes.get(..got)?);
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().to_owned())
 }
