@@ -15,6 +15,7 @@ mod brokered;
 mod channel;
 mod children;
 mod clear;
+mod clock;
 mod confine;
 pub mod doctor;
 mod errand;

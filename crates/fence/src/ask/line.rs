@@ -9,11 +9,13 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bailiwick_gate::{Client, FrameReader, GateKind, Outcome, Permit, Reply, Settlement, Spent};
-use bailiwick_model::{Code, Millis, Nonce, Request, TaskId};
+use bailiwick_model::{Code, Nonce, Request, TaskId};
 use rustix::io::Errno;
+
+use crate::clock::now;
 
 /// How long the mediator may take to decide, or to say that a person is asked.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
@@ -55,11 +57,6 @@ pub(super) struct Line {
     socket: UnixStream,
     task: TaskId,
     state: Mutex<State>,
-}
-
-fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Line {

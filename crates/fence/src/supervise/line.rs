@@ -10,12 +10,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bailiwick_gate::{Client, FrameReader, GateKind, Outcome, Reply, Settlement};
-use bailiwick_model::{Millis, Nonce, Request, Resource, TaskId, Verb};
+use bailiwick_model::{Nonce, Request, Resource, TaskId, Verb};
 
 use super::lock;
+use crate::clock::now;
 
 /// How long the mediator may take, a person's answer included.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -63,11 +64,6 @@ impl Leave {
     pub(super) fn nonce(&self) -> Nonce {
         self.0
     }
-}
-
-fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Line {

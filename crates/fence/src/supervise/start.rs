@@ -68,6 +68,8 @@ struct Wanted {
     variables: Vec<Vec<u8>>,
     /// Who reads it, where it is a script.
     reader: Option<Reader>,
+    /// The programs of the machine that the file is a copy of.
+    like: Vec<String>,
 }
 
 /// What starts for a script.
@@ -139,6 +141,13 @@ impl Begun {
     }
 }
 
+impl Reader {
+    /// The path that it is called by.
+    fn called(&self) -> &[u8] {
+        self.ahead.first().map_or(&[], Vec::as_slice)
+    }
+}
+
 impl Wanted {
     fn of(supervisor: &Supervisor, caller: &Caller, places: Places) -> Result<Self, Errno> {
         let of_descriptor = places.flags & libc::AT_EMPTY_PATH.cast_unsigned() != 0 && caller.is_empty(places.path);
@@ -175,7 +184,9 @@ impl Wanted {
             words: if words.is_empty() { vec![Vec::new()] } else { words },
             variables,
             reader: None,
+            like: Vec::new(),
         };
+        wanted.like = supervisor.like(&wanted.file);
         wanted.reader = wanted.find_reader(supervisor, caller)?;
         Ok(wanted)
     }
@@ -253,15 +264,23 @@ impl Supervisor {
             return self.follow(caller, |_| true, |_| true).map(|_| Done::Later);
         }
         let wanted = Wanted::of(self, caller, places)?;
-        if let Some(request) = self.outside(caller, &wanted)? {
+        let by_name = self.is_judged(&names(&wanted.file, &wanted.called, wanted.words.first(), &wanted.like));
+        let reader = wanted.reader.as_ref().and_then(|reader| self.judged_reader(reader));
+        let seen = if by_name || reader.is_some() {
+            Some(self.seen(caller, &wanted)?)
+        } else {
+            None
+        };
+        let outside = seen.as_ref().filter(|_| by_name && self.is_brokering());
+        if let Some(request) = outside.and_then(|seen| self.brokered(seen)) {
             return self.start_outside(caller, &wanted, request);
         }
-        let leave = self.leave(caller, &wanted)?;
+        let leave = seen.map(|seen| self.leave(caller, &wanted, seen, reader)).transpose()?;
         let judged = leave.is_some();
         let fits = |begun: &Begun| match judged {
             true => wanted.is(begun),
             // Not asked about: then what starts must be nothing that is.
-            false => wanted.is(begun) || !self.is_judged(&self.names(&begun.file, &begun.called, begun.words.first())),
+            false => wanted.is(begun) || !self.is_judged(&self.names_of(begun)),
         };
         let came = self.follow(caller, fits, |_| true);
         if let Some((leave, line)) = leave.zip(self.line.as_ref()) {
@@ -276,16 +295,22 @@ impl Supervisor {
         came.map(|_| Done::Later)
     }
 
-    /// Asks for what is to start. None where it need not be asked about.
-    fn leave(&self, caller: &Caller, wanted: &Wanted) -> Result<Option<Leave>, Errno> {
-        let names = self.names(&wanted.file, &wanted.called, wanted.words.first());
-        let reader = wanted.reader.as_ref();
-        let readers =
-            reader.map(|reader| self.names(&reader.file, reader.ahead.first().map_or(&[], Vec::as_slice), None));
-        let by_reader = readers.filter(|names| !names.iter().any(|name| is_reader(name)));
-        if !self.is_judged(&names) && !by_reader.as_ref().is_some_and(|names| self.is_judged(names)) {
-            return Ok(None);
-        }
+    /// Who reads a script, and of what it is a copy, where that is asked about by itself.
+    fn judged_reader<'a>(&self, reader: &'a Reader) -> Option<(&'a Reader, Vec<String>)> {
+        let like = self.like(&reader.file);
+        let names = names(&reader.file, reader.called(), None, &like);
+        let itself = !names.iter().any(|name| is_reader(name)) && self.is_judged(&names);
+        itself.then_some((reader, like))
+    }
+
+    /// Asks for what is to start, and for what reads it.
+    fn leave(
+        &self,
+        caller: &Caller,
+        wanted: &Wanted,
+        mut start: Start,
+        reader: Option<(&Reader, Vec<String>)>,
+    ) -> Result<Leave, Errno> {
         let line = self.line.as_ref().ok_or(Errno::ACCESS)?;
         let id = caller.held.id;
         let ask = |start: &Start| {
@@ -295,14 +320,13 @@ impl Supervisor {
                 No::Gone => Errno::INTR,
             })
         };
-        let mut start = self.seen(caller, wanted)?;
         let leave = ask(&start)?;
-        if let Some((reader, _)) = reader.zip(by_reader) {
+        if let Some((reader, like)) = reader {
             start.file = shown(&reader.file);
-            start.called = reader.ahead.first().map(|word| text(word)).unwrap_or_default();
+            start.called = text(reader.called());
             start.words = wanted.final_words().into_iter().map(text).collect();
             start.own = self.is_own(&reader.file, Path::new(&start.called));
-            start.like = self.like(&reader.file);
+            start.like = like;
             match ask(&start) {
                 Ok(second) => line.settle(second, true, "it reads a script"),
                 Err(errno) => {
@@ -311,7 +335,7 @@ impl Supervisor {
                 }
             }
         }
-        Ok(Some(leave))
+        Ok(leave)
     }
 
     /// What is seen of what is to start.
@@ -324,17 +348,8 @@ impl Supervisor {
             variables: wanted.variables.iter().filter_map(|one| pair(one)).collect(),
             directory: directory.display().to_string(),
             own: self.is_own(&wanted.file, &absolute(&directory, &wanted.called)),
-            like: self.like(&wanted.file),
+            like: wanted.like.clone(),
         })
-    }
-
-    /// What is to be asked for, where the command is one that runs outside.
-    fn outside(&self, caller: &Caller, wanted: &Wanted) -> Result<Option<Request>, Errno> {
-        let names = || self.names(&wanted.file, &wanted.called, wanted.words.first());
-        if !self.is_brokering() || !self.is_judged(&names()) {
-            return Ok(None);
-        }
-        Ok(self.brokered(&self.seen(caller, wanted)?))
     }
 
     /// Asks, and has the command run outside: what starts here only keeps its place.
@@ -366,12 +381,9 @@ impl Supervisor {
         came.map(|_| Done::Later)
     }
 
-    /// The names that a start goes by.
-    fn names(&self, file: &There, called: &[u8], word: Option<&Vec<u8>>) -> Vec<String> {
-        let mut names = vec![last_name(shown(file).as_bytes()), last_name(called)];
-        names.extend(word.map(|word| last_name(word)));
-        names.extend(self.like(file));
-        names
+    /// The names that what has started goes by.
+    fn names_of(&self, begun: &Begun) -> Vec<String> {
+        names(&begun.file, &begun.called, begun.words.first(), &self.like(&begun.file))
     }
 
     fn is_judged(&self, names: &[String]) -> bool {
@@ -451,6 +463,14 @@ enum Came {
     Started,
     Back,
     Changed,
+}
+
+/// The names that a start goes by. `like` are the programs that it is a copy of.
+fn names(file: &There, called: &[u8], word: Option<&Vec<u8>>, like: &[String]) -> Vec<String> {
+    let mut names = vec![last_name(shown(file).as_bytes()), last_name(called)];
+    names.extend(word.map(|word| last_name(word)));
+    names.extend_from_slice(like);
+    names
 }
 
 fn is_reader(name: &str) -> bool {
