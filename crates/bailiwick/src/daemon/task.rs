@@ -520,8 +520,6 @@ fn begin(
             return Err(cause);
         }
     };
-    daemon.mediator.settle_trees(row.id, &trees).map_err(of_task)?;
-    settle(daemon, start, true, &started.report.parts.join(" "));
     let config = Config {
         task: row.id,
         sockets: planning.services,
@@ -576,7 +574,13 @@ fn begin(
         shared: shared.clone(),
         doors: Arc::clone(&doors),
     };
+    // Before anything that takes its time: the agent runs, and may be spoken of.
     lock(&daemon.running).insert(row.id, handle.clone());
+    if let Err(cause) = daemon.mediator.settle_trees(row.id, &trees) {
+        lock(&daemon.running).remove(&row.id);
+        return Err(of_task(cause));
+    }
+    settle(daemon, start, true, &started.report.parts.join(" "));
     Ok(Started {
         handle,
         waiting: Waiting {
