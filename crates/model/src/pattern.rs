@@ -306,7 +306,7 @@ pub(crate) fn refuse_other_forms(text: &str) -> Result<(), PatternError> {
 }
 
 /// A pattern over hosts: one host, `*.example.com` (one label more), `**.example.com` (any number), `**` (any host).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostPattern {
     /// Any host.
     Any,
@@ -528,6 +528,7 @@ macro_rules! as_text {
 }
 as_text!(PathPattern);
 as_text!(UrlPattern);
+as_text!(HostPattern);
 
 impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
