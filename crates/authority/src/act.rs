@@ -24,6 +24,9 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
         (ResourcePattern::Url(_) | ResourcePattern::Endpoint { .. }, Resource::Name(name)) => {
             *verb == Verb::Resolve && looked_up(act).is_some_and(|host| host.covers(name))
         }
+        (ResourcePattern::Secret(own), Resource::Secret(name)) => {
+            *verb == Verb::Use && act.verb.covers(verb) && own.covers(name)
+        }
         (ResourcePattern::AnyCommand, Resource::Command(_)) => verb.is_command() && act.verb.covers(verb),
         (ResourcePattern::Command(pattern), Resource::Command(command)) => {
             // What a command carries, as `env` does, must be covered too.
@@ -35,7 +38,8 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
             | ResourcePattern::Url(_)
             | ResourcePattern::Endpoint { .. }
             | ResourcePattern::AnyCommand
-            | ResourcePattern::Command(_),
+            | ResourcePattern::Command(_)
+            | ResourcePattern::Secret(_),
             _,
         ) => false,
     }
@@ -75,6 +79,7 @@ pub fn act_within(child: &Act, parent: &Act) -> bool {
             (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: wide, port: same }) => {
                 port_covers(*same, *port) && host.is_within(wide)
             }
+            (ResourcePattern::Secret(narrow), ResourcePattern::Secret(wide)) => narrow.is_within(wide),
             (ResourcePattern::AnyCommand | ResourcePattern::Command(_), ResourcePattern::AnyCommand) => true,
             (ResourcePattern::Command(narrow), ResourcePattern::Command(wide)) => wide.admits_all_of(narrow),
             _ => false,

@@ -91,7 +91,7 @@ impl Authority {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use bailiwick_model::{AbsPath, Act, Anchors, Constraints, Host, HttpUrl, TaskId, Verb};
+    use bailiwick_model::{AbsPath, Act, Anchors, Constraints, Host, HttpUrl, SecretName, TaskId, Verb};
 
     use super::*;
 
@@ -113,6 +113,7 @@ pub(crate) mod tests {
                 Resource::Endpoint { host, port }
             }
             Verb::Resolve => Resource::Name(Host::parse(resource).unwrap()),
+            Verb::Use => Resource::Secret(SecretName::parse(resource.trim_start_matches("secret:")).unwrap()),
             Verb::Run | Verb::Broker => Resource::Command(Command::typed(&resource.split(' ').collect::<Vec<_>>())),
             _ => match resource.strip_suffix("/**") {
                 Some(tree) => Resource::Tree(AbsPath::new(tree).unwrap()),

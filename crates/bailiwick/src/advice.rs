@@ -88,13 +88,14 @@ fn cause(reason: &Reason) -> String {
 }
 
 fn duty(obligation: &bailiwick_model::Obligation) -> String {
-    use bailiwick_model::Obligation::{Ask, DialAddress, Guard, Hide, MatchServerName};
+    use bailiwick_model::Obligation::{Ask, DialAddress, Guard, Hide, Inject, MatchServerName};
     match obligation {
         Hide { pattern } => format!("`{pattern}` in it stays hidden"),
         Ask { pattern } => format!("each file of `{pattern}` in it is asked about"),
         Guard { pattern } => format!("`{pattern}` in it is not changed"),
         DialAddress { address } => format!("only {address} is connected to"),
         MatchServerName => "the TLS greeting names the same host".into(),
+        Inject { secret, place } => format!("the secret {secret} is put in ({place}), and taken out of the answer"),
     }
 }
 
@@ -166,5 +167,6 @@ fn line_for(request: &Request) -> String {
                 None => "a rule under [commands] with the program's path".into(),
             }
         }
+        Resource::Secret(_) => format!("`allow = [\"{request}\"]` at the top"),
     }
 }

@@ -46,7 +46,9 @@ fn begun(kit: &Bailiwick, options: &[&str], line: &str) -> Child {
     let child = command.spawn().unwrap();
     until("the task begins", || kit.project().join("began").exists());
     // The agent may be faster than the daemon, which takes a moment to note that it runs.
-    until("the task is known", || kit.run(&["status"]).ok().stdout.contains("began"));
+    until("the task is known", || {
+        kit.run(&["status"]).ok().stdout.contains("began")
+    });
     child
 }
 

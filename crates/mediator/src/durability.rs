@@ -25,7 +25,8 @@ fn changes_something(request: &Request) -> bool {
             | Resource::Tree(_)
             | Resource::Endpoint { .. }
             | Resource::Name(_)
-            | Resource::Command(_),
+            | Resource::Command(_)
+            | Resource::Secret(_),
             _,
         ) => false,
     }

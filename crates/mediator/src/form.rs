@@ -43,6 +43,7 @@ fn verb_fits(request: &Request) -> bool {
         (Resource::Endpoint { port, .. }, verb) => *verb == Verb::Tunnel && *port != 0,
         (Resource::Name(_), verb) => *verb == Verb::Resolve,
         (Resource::Command(_), verb) => verb.is_command(),
+        (Resource::Secret(_), verb) => *verb == Verb::Use,
     }
 }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::command_pattern::{CommandError, CommandPattern};
 use crate::path::AbsPath;
 use crate::pattern::{ANY_PORT, HostPattern, PathPattern, PatternError, UrlPattern, refuse_other_forms, split_port};
+use crate::secret::{SecretError, SecretPattern};
 
 /// An HTTP method (RFC 9110, section 9), upper-case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -65,6 +66,8 @@ pub enum Verb {
     Tunnel,
     /// Looks a name up.
     Resolve,
+    /// Has a secret put into requests, by the gate that sends them.
+    Use,
 }
 
 impl Verb {
@@ -81,6 +84,7 @@ impl Verb {
             Self::Http(method) => method.as_str(),
             Self::Tunnel => "tunnel",
             Self::Resolve => "resolve",
+            Self::Use => "use",
         }
     }
 
@@ -117,6 +121,7 @@ impl FromStr for Verb {
             "broker" => Self::Broker,
             "tunnel" => Self::Tunnel,
             "resolve" => Self::Resolve,
+            "use" => Self::Use,
             other => Self::Http(Method::parse(other).ok_or_else(|| ActError::Verb(other.into()))?),
         })
     }
@@ -183,6 +188,8 @@ pub enum ResourcePattern {
     AnyCommand,
     /// Programs with certain words.
     Command(Box<CommandPattern>),
+    /// Secrets.
+    Secret(SecretPattern),
 }
 
 impl fmt::Display for ResourcePattern {
@@ -195,6 +202,7 @@ impl fmt::Display for ResourcePattern {
             Self::Endpoint { host, port } => write!(f, "{host}:{port}"),
             Self::AnyCommand => f.write_str("**"),
             Self::Command(pattern) => write!(f, "{pattern}"),
+            Self::Secret(pattern) => write!(f, "{pattern}"),
         }
     }
 }
@@ -225,6 +233,9 @@ pub enum ActError {
     /// It names no command.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// It names no secret.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
 }
 
 /// What `.` and `~` stand for while a rule file is read.
@@ -290,6 +301,13 @@ impl Act {
             VerbPattern::One(Verb::Run | Verb::Broker) => {
                 ResourcePattern::Command(Box::new(CommandPattern::parse(resource, anchors)?))
             }
+            VerbPattern::One(Verb::Use) => {
+                let name = resource.strip_prefix("secret:").ok_or_else(|| mismatch(&verb))?;
+                ResourcePattern::Secret(SecretPattern::parse(name)?)
+            }
+            VerbPattern::Any if resource.starts_with("secret:") => {
+                ResourcePattern::Secret(SecretPattern::parse(resource.trim_start_matches("secret:"))?)
+            }
             VerbPattern::One(Verb::Tunnel | Verb::Resolve) if is_url => return Err(mismatch(&verb)),
             VerbPattern::One(Verb::Tunnel | Verb::Resolve) => {
                 let (host, port) = split_port(resource, 443)?;
@@ -341,6 +359,8 @@ mod tests {
             ("tunnel api.test:22", "tunnel api.test:22"),
             ("tunnel **:*", "tunnel **:*"),
             ("run **", "run **"),
+            ("use secret:github", "use secret:github"),
+            ("* secret:*", "* secret:*"),
             ("broker  git push", "broker git push"),
             ("broker **", "broker **"),
             ("run  git   push 'a b' **", "run git push 'a b' **"),
@@ -367,6 +387,8 @@ mod tests {
             "run @all",
             "run ** x",
             "tunnel a:0",
+            "use github",
+            "use secret:a b",
         ] {
             assert!(Act::parse(bad, &anchors()).is_err(), "{bad}");
         }

@@ -103,6 +103,14 @@ codes! {
     LevelRefused = "level-refused",
     /// A command that was to run outside could not be.
     BrokerFailed = "broker-failed",
+    /// The stand-in of a secret was sent elsewhere than where the secret is for.
+    StandInMisused = "stand-in-misused",
+    /// A request brought a login of its own to a host for which a secret is put in.
+    StrangersLogin = "strangers-login",
+    /// The value of a secret could not be had.
+    SecretUnavailable = "secret-unavailable",
+    /// A secret could not be put into a request, or taken out of its answer.
+    SecretUnkept = "secret-unkept",
     /// A fault of the machinery.
     Fault = "fault",
 }

@@ -22,6 +22,7 @@ mod pattern;
 mod record;
 mod request;
 mod rule;
+mod secret;
 mod url;
 mod verdict;
 
@@ -41,5 +42,6 @@ pub use pattern::{ANY_PORT, HostPattern, PathPattern, PatternError, UrlPattern};
 pub use record::{Answered, Durability, Event, Record};
 pub use request::{Argument, Request, Resource};
 pub use rule::{Layer, RuleRef};
+pub use secret::{Place, SecretError, SecretName, SecretPattern};
 pub use url::{HttpUrl, Scheme, UrlError};
 pub use verdict::{Decision, Reason, Verdict};

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::pattern::PathPattern;
+use crate::secret::{Place, SecretName};
 
 /// One duty of the gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,4 +34,12 @@ pub enum Obligation {
     },
     /// The TLS greeting in the tunnel must name the host that was decided about.
     MatchServerName,
+    /// A secret is put into the request at its place, and into no other, and taken out of what is answered. Where several
+    /// could stand at one place, the one whose stand-in the client sent, else the first.
+    Inject {
+        /// Its name.
+        secret: SecretName,
+        /// Where.
+        place: Place,
+    },
 }

@@ -41,9 +41,6 @@ mod tests {
         assert!(!opened("example.com", ANY_PORT).covers(&host, 443));
         let text = serde_json::to_string(&opened("**.a.test", 443)).unwrap();
         assert_eq!(text, r#"{"host":"**.a.test","port":443}"#);
-        assert_eq!(
-            serde_json::from_str::<Opened>(&text).unwrap(),
-            opened("**.a.test", 443)
-        );
+        assert_eq!(serde_json::from_str::<Opened>(&text).unwrap(), opened("**.a.test", 443));
     }
 }

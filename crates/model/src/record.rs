@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::Code;
 use crate::id::{ContextId, DecisionId, Digest, Millis, TaskId};
 use crate::request::Request;
+use crate::secret::{Place, SecretName};
 use crate::verdict::Decision;
 
 /// How safe a record must be before its effect may happen (P10).
@@ -116,6 +117,15 @@ pub enum Event {
         done: bool,
         /// What a gate has to add: bytes, a status, a fault.
         note: String,
+    },
+    /// A secret was handed to a gate for one request, or a signature made with it. Its value stands nowhere.
+    Redeemed {
+        /// The decision that allowed the request.
+        id: DecisionId,
+        /// Its name.
+        secret: SecretName,
+        /// Where in the request it stands.
+        place: Place,
     },
     /// A gate refused something by itself, before there was a request that could be decided about.
     Refused {

@@ -12,6 +12,7 @@ use crate::host::Host;
 use crate::id::TaskId;
 use crate::label::Label;
 use crate::path::AbsPath;
+use crate::secret::SecretName;
 use crate::url::HttpUrl;
 
 /// What is acted on, in normal form.
@@ -35,6 +36,8 @@ pub enum Resource {
     Name(Host),
     /// A program with its words, and what they come to.
     Command(Command),
+    /// A secret, by its name.
+    Secret(SecretName),
 }
 
 impl Resource {
@@ -43,7 +46,7 @@ impl Resource {
         match self {
             Self::Url(url) => Some(&url.host),
             Self::Endpoint { host, .. } | Self::Name(host) => Some(host),
-            Self::File(_) | Self::Tree(_) | Self::Command(_) => None,
+            Self::File(_) | Self::Tree(_) | Self::Command(_) | Self::Secret(_) => None,
         }
     }
 }
@@ -59,6 +62,7 @@ impl fmt::Display for Resource {
             Self::Endpoint { host, port } => write!(f, "{host}:{port}"),
             Self::Name(host) => write!(f, "{host}"),
             Self::Command(command) => write!(f, "{command}"),
+            Self::Secret(name) => write!(f, "secret:{name}"),
         }
     }
 }

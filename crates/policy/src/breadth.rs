@@ -5,7 +5,7 @@
 //! Not here: matching a request (`rule::covers`).
 
 use bailiwick_model::{
-    ANY_PORT, Act, HostPattern, PathPattern, ResourcePattern, UrlPattern, Verb, VerbPattern, Verdict,
+    ANY_PORT, Act, HostPattern, PathPattern, ResourcePattern, SecretPattern, UrlPattern, Verb, VerbPattern, Verdict,
 };
 
 /// How narrow an act is: longest literal host, then path, then verb, then port. Greater is narrower.
@@ -20,7 +20,8 @@ pub(crate) fn narrowness(act: &Act) -> (usize, usize, bool, bool) {
             url.port != ANY_PORT,
         ),
         ResourcePattern::Endpoint { host, port } => (host.literal_len(), 0, verb, *port != ANY_PORT),
-        ResourcePattern::AnyCommand => (0, 0, verb, false),
+        ResourcePattern::AnyCommand | ResourcePattern::Secret(SecretPattern::Any) => (0, 0, verb, false),
+        ResourcePattern::Secret(SecretPattern::One(_)) => (0, 1, verb, false),
         ResourcePattern::Command(pattern) => (0, pattern.literal_len(), verb, pattern.exact),
     }
 }
@@ -45,6 +46,7 @@ pub(crate) fn act_covers(effect: Verdict, wide: &Act, narrow: &Act) -> bool {
             let look_up = wide.verb == VerbPattern::One(Verb::Resolve);
             to.is_within(host) && (look_up || *port == ANY_PORT || port == at)
         }
+        (ResourcePattern::Secret(wide), ResourcePattern::Secret(narrow)) => narrow.is_within(wide),
         (ResourcePattern::AnyCommand, ResourcePattern::AnyCommand | ResourcePattern::Command(_)) => true,
         (ResourcePattern::Command(wide), ResourcePattern::Command(narrow)) => match effect {
             Verdict::Allow => wide.admits_all_of(narrow),
@@ -81,6 +83,7 @@ pub(crate) fn acts_meet(one: &Act, other: &Act) -> bool {
         (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: to, port: at }) => {
             hosts_meet(host, to) && (port == at || [*port, *at].contains(&ANY_PORT))
         }
+        (ResourcePattern::Secret(one), ResourcePattern::Secret(other)) => one.is_within(other) || other.is_within(one),
         (ResourcePattern::Command(one), ResourcePattern::Command(other)) => one.may_meet(other),
         (
             ResourcePattern::AnyCommand | ResourcePattern::Command(_),

@@ -54,7 +54,7 @@ struct Names {
     task: EntityUid,
 }
 
-const TYPES: [&str; 10] = [
+const TYPES: [&str; 12] = [
     "Path",
     "PathPattern",
     "Command",
@@ -65,9 +65,11 @@ const TYPES: [&str; 10] = [
     "EndpointPattern",
     "Name",
     "NamePattern",
+    "Secret",
+    "SecretPattern",
 ];
-const ACTIONS: [&str; 10] = [
-    "read", "write", "create", "delete", "keep", "run", "broker", "http", "tunnel", "resolve",
+const ACTIONS: [&str; 11] = [
+    "read", "write", "create", "delete", "keep", "run", "broker", "http", "tunnel", "resolve", "use",
 ];
 
 impl Names {
@@ -192,6 +194,7 @@ impl Engine {
             Resource::Endpoint { host, port } => self.names.of("Endpoint", &format!("{host}:{port}")),
             Resource::Name(host) => self.names.of("Name", &host.to_string()),
             Resource::Command(command) => self.names.of("Command", &command.to_string()),
+            Resource::Secret(name) => self.names.of("Secret", name.as_str()),
         }
     }
 
@@ -237,6 +240,7 @@ fn target_of(effect: Verdict, act: &Act) -> (&'static str, String) {
         }
         ResourcePattern::Endpoint { .. } => ("EndpointPattern", act.resource.to_string()),
         ResourcePattern::AnyCommand => ("CommandPattern", "**".into()),
+        ResourcePattern::Secret(pattern) => ("SecretPattern", pattern.to_string()),
         // The same words say more in a deny than in an allow.
         ResourcePattern::Command(pattern) if effect == Verdict::Allow => ("CommandPattern", pattern.to_string()),
         ResourcePattern::Command(pattern) => ("CommandPattern", format!("at least {pattern}")),
@@ -291,6 +295,7 @@ fn text_of(rule: &Rule, id: Option<&str>) -> String {
         (VerbPattern::Any, ResourcePattern::AnyCommand | ResourcePattern::Command(_)) => {
             ("== Action::\"run\"".into(), None)
         }
+        (VerbPattern::Any, ResourcePattern::Secret(_)) => ("== Action::\"use\"".into(), None),
         (VerbPattern::One(verb), _) => (format!("== Action::\"{verb}\""), None),
     };
     let (kind, target) = target_of(rule.effect, act);

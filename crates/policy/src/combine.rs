@@ -326,6 +326,7 @@ fn ill_formed(request: &Request) -> Option<&'static str> {
         Resource::Endpoint { .. } => request.verb == Verb::Tunnel,
         Resource::Name(_) => request.verb == Verb::Resolve,
         Resource::Command(_) => request.verb.is_command(),
+        Resource::Secret(_) => request.verb == Verb::Use,
     };
     if !fits {
         return Some("the verb does not go with the resource");

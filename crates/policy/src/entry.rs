@@ -52,8 +52,8 @@ impl Section {
 }
 
 const VERBS: &[&str] = &[
-    "read", "write", "create", "delete", "keep", "run", "broker", "tunnel", "resolve", "GET", "HEAD", "POST", "PUT",
-    "PATCH", "DELETE", "OPTIONS",
+    "read", "write", "create", "delete", "keep", "run", "broker", "tunnel", "resolve", "use", "GET", "HEAD", "POST",
+    "PUT", "PATCH", "DELETE", "OPTIONS",
 ];
 
 /// A text with where it stands.

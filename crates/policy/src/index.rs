@@ -27,6 +27,7 @@ pub(crate) struct Index {
     /// By the name of the program, where it is written out.
     programs: HashMap<String, Numbers>,
     commands: Numbers,
+    secrets: Numbers,
 }
 
 /// The patterns with one literal head.
@@ -91,6 +92,7 @@ impl Index {
                     _ => &mut index.commands,
                 },
                 ResourcePattern::AnyCommand => &mut index.commands,
+                ResourcePattern::Secret(_) => &mut index.secrets,
             };
             slot.push(number);
         }
@@ -127,6 +129,7 @@ impl Index {
                 .of(host)
                 .into_iter()
                 .for_each(|numbers| found.extend(numbers)),
+            Resource::Secret(_) => found.extend(&self.secrets),
             Resource::Command(command) => {
                 found.extend(&self.commands);
                 let mut names: Vec<&String> = command.forms().iter().flat_map(|form| &form.names).collect();
@@ -169,6 +172,7 @@ impl Index {
                 both.for_each(|numbers| found.extend(numbers));
             }
             ResourcePattern::Endpoint { .. } => found.extend(0..rules.len()),
+            ResourcePattern::Secret(_) => found.extend(&self.secrets),
             ResourcePattern::AnyCommand | ResourcePattern::Command(_) => {
                 found.extend(&self.commands);
                 found.extend(self.programs.values().flatten());

@@ -5,8 +5,8 @@
 
 use bailiwick_gate::{Reading, Start};
 use bailiwick_model::{
-    Act, AddressClass, Anchors, Host, HostPattern, HttpUrl, Resource, ResourcePattern, Scheme, Verb, VerbPattern,
-    Verdict, words_of,
+    Act, AddressClass, Anchors, Host, HostPattern, HttpUrl, Resource, ResourcePattern, Scheme, SecretPattern, Verb,
+    VerbPattern, Verdict, words_of,
 };
 
 use crate::rule::host_of;
@@ -120,7 +120,10 @@ pub fn asked_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Result
             port,
         } if port != bailiwick_model::ANY_PORT => Resource::Endpoint { host, port },
         ResourcePattern::Endpoint { .. } => return Err(wild()),
-        ResourcePattern::AnyCommand | ResourcePattern::Command(_) => return Err(wild()),
+        ResourcePattern::Secret(SecretPattern::One(name)) => Resource::Secret(name),
+        ResourcePattern::AnyCommand | ResourcePattern::Command(_) | ResourcePattern::Secret(SecretPattern::Any) => {
+            return Err(wild());
+        }
     };
     Ok((verb, resource))
 }

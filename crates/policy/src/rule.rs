@@ -95,6 +95,7 @@ pub(crate) fn covers(effect: Verdict, act: &Act, verb: &Verb, resource: &Resourc
                 (*port == ANY_PORT || port == at) && host.covers(to)
             }
             (ResourcePattern::Endpoint { host, .. }, Resource::Name(name)) => host.covers(name),
+            (ResourcePattern::Secret(own), Resource::Secret(name)) => own.covers(name),
             (ResourcePattern::AnyCommand, Resource::Command(_)) => true,
             (ResourcePattern::Command(own), Resource::Command(command)) => match effect {
                 Verdict::Allow => {
@@ -112,7 +113,10 @@ pub(crate) fn host_of(act: &Act) -> Option<&HostPattern> {
     match &act.resource {
         ResourcePattern::Url(url) => Some(&url.host),
         ResourcePattern::Endpoint { host, .. } => Some(host),
-        ResourcePattern::Path(_) | ResourcePattern::AnyCommand | ResourcePattern::Command(_) => None,
+        ResourcePattern::Path(_)
+        | ResourcePattern::AnyCommand
+        | ResourcePattern::Command(_)
+        | ResourcePattern::Secret(_) => None,
     }
 }
 
@@ -121,7 +125,10 @@ fn with_host(act: &Act, to: &HostPattern) -> Act {
     match &mut act.resource {
         ResourcePattern::Url(url) => url.host = to.clone(),
         ResourcePattern::Endpoint { host, .. } => *host = to.clone(),
-        ResourcePattern::Path(_) | ResourcePattern::AnyCommand | ResourcePattern::Command(_) => {}
+        ResourcePattern::Path(_)
+        | ResourcePattern::AnyCommand
+        | ResourcePattern::Command(_)
+        | ResourcePattern::Secret(_) => {}
     }
     act
 }

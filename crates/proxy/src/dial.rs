@@ -100,6 +100,7 @@ impl Gate {
         let cannot_keep = |obligation: &Obligation| match obligation {
             Obligation::DialAddress { .. }
             | Obligation::MatchServerName
+            | Obligation::Inject { .. }
             | Obligation::Hide { .. }
             | Obligation::Guard { .. }
             | Obligation::Ask { .. } => true,
@@ -159,6 +160,7 @@ fn duties_of(obligations: &[Obligation], asked: &Request) -> Option<Duties> {
             Obligation::DialAddress { address } => duties.dial = *address,
             Obligation::MatchServerName if asked.verb == Verb::Tunnel => duties.match_server_name = true,
             Obligation::MatchServerName
+            | Obligation::Inject { .. }
             | Obligation::Hide { .. }
             | Obligation::Guard { .. }
             | Obligation::Ask { .. } => return None,

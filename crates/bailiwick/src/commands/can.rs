@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bailiwick_gate::{Reading as _, Start};
-use bailiwick_model::{AbsPath, Host, HttpUrl, Method, Request, Resource, Scheme, TaskId, Verb, Verdict, words_of};
+use bailiwick_model::{
+    AbsPath, Host, HttpUrl, Method, Request, Resource, Scheme, SecretName, TaskId, Verb, Verdict, words_of,
+};
 use bailiwick_policy::Policy;
 
 use crate::advice;
@@ -18,7 +20,7 @@ use crate::places::Places;
 use crate::visible::visible;
 
 /// Which verbs there are.
-const VERBS: &str = "files: read, write, create, delete, keep; commands: run, broker; network: tunnel, resolve, GET, POST and the other methods";
+const VERBS: &str = "files: read, write, create, delete, keep; commands: run, broker; network: tunnel, resolve, GET, POST and the other methods; secrets: use";
 
 /// Runs the command.
 pub fn run(args: &CanArgs) -> Done {
@@ -140,6 +142,11 @@ fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(R
         Verb::Resolve => {
             let host = Host::parse(resource).map_err(|e| usage(&e))?;
             Ok((ask(Verb::Resolve, Resource::Name(host)), None))
+        }
+        Verb::Use => {
+            let name = resource.strip_prefix("secret:").ok_or_else(form)?;
+            let name = SecretName::parse(name).map_err(|e| usage(&e))?;
+            Ok((ask(Verb::Use, Resource::Secret(name)), None))
         }
         // A line is read before this.
         Verb::Run | Verb::Broker => Err(form()),

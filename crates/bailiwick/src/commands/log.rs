@@ -161,6 +161,7 @@ fn sentence(event: &Event) -> String {
         }
         Event::Settled { id, done: true, note } => format!("done ({id}) {note}"),
         Event::Settled { id, done: false, note } => format!("not done ({id}) {note}"),
+        Event::Redeemed { id, secret, place } => format!("secret {secret} put in ({place}) ({id})"),
         Event::Refused { id, code, what } => format!("refused {what} ({code}, {id})"),
         Event::Published {
             principal,
