@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use bailiwick_model::{AbsPath, Answered, Code, Decision, Event, Layer, Reason, Request, Resource, Verb, Verdict};
+use bailiwick_model::{
+    AbsPath, Answered, Code, Decision, Event, Host, Layer, Reason, Request, Resource, Verb, Verdict,
+};
 
 use crate::context::RULE_FILE;
 use crate::protocol::RefusedAct;
@@ -88,14 +90,54 @@ fn cause(reason: &Reason) -> String {
 }
 
 fn duty(obligation: &bailiwick_model::Obligation) -> String {
-    use bailiwick_model::Obligation::{Ask, DialAddress, Guard, Hide, Inject, MatchServerName};
+    use bailiwick_model::Obligation::{
+        Answer, Ask, DialAddress, Guard, Hide, Inject, MatchServerName, PinKey, RequestBody,
+    };
     match obligation {
         Hide { pattern } => format!("`{pattern}` in it stays hidden"),
         Ask { pattern } => format!("each file of `{pattern}` in it is asked about"),
         Guard { pattern } => format!("`{pattern}` in it is not changed"),
         DialAddress { address } => format!("only {address} is connected to"),
-        MatchServerName => "the TLS greeting names the same host".into(),
+        MatchServerName => "the TLS greeting names the same host; what follows is passed on unread".into(),
         Inject { secret, place } => format!("the secret {secret} is put in ({place}), and taken out of the answer"),
+        RequestBody { bytes, types } => {
+            let types = match types.as_slice() {
+                [] => String::new(),
+                types => format!(", of type {}", types.join(" or ")),
+            };
+            let most = match *bytes {
+                u64::MAX => "any length".to_owned(),
+                bytes => format!("at most {}", size(bytes)),
+            };
+            format!("the body has {most}{types}")
+        }
+        Answer {
+            bytes,
+            seconds,
+            bytes_per_second,
+        } => {
+            let parts = [
+                bytes.map(|bytes| format!("at most {}", size(bytes))),
+                seconds.map(|seconds| format!("within {seconds} s")),
+                bytes_per_second.map(|rate| format!("at {} a second", size(rate))),
+            ];
+            let parts: Vec<String> = parts.into_iter().flatten().collect();
+            format!("the answer comes {}", parts.join(", "))
+        }
+        PinKey { sha256 } => {
+            let keys: Vec<String> = sha256.iter().map(ToString::to_string).collect();
+            format!("the server has the key {}", keys.join(" or "))
+        }
+    }
+}
+
+/// A size in the largest unit that shows it whole.
+pub fn size(bytes: u64) -> String {
+    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let fits = units.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
+    match fits {
+        Some((unit, name)) => format!("{} {name}", bytes / unit),
+        None => format!("{bytes} bytes"),
     }
 }
 
@@ -140,6 +182,11 @@ pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<
     }
 }
 
+/// The two ways to let a host be reached over TLS.
+fn opened_or_not(host: &Host) -> String {
+    format!("`allow = [\"GET https://{host}/**\"]` under [network] (or `tunnel = [\"{host}\"]`, for all of it unread)")
+}
+
 fn line_for(request: &Request) -> String {
     match &request.resource {
         Resource::File(path) | Resource::Tree(path) => {
@@ -150,15 +197,17 @@ fn line_for(request: &Request) -> String {
             };
             format!("`{key} = [\"{path}\"]` under [{table}]")
         }
-        Resource::Endpoint { host, port: 443 } => format!("`tunnel = [\"{host}\"]` under [network]"),
+        Resource::Endpoint { host, port: 443 } => opened_or_not(host),
         Resource::Endpoint { host, port } => format!("`tunnel = [\"{host}:{port}\"]` under [network]"),
-        Resource::Url(url) if url.scheme == bailiwick_model::Scheme::Https => {
-            format!("`tunnel = [\"{}\"]` under [network]", url.host)
-        }
-        Resource::Url(_) => format!("`allow = [\"{request}\"]` under [network]"),
-        Resource::Name(host) => {
-            format!("`tunnel = [\"{host}\"]` under [network] (for plain HTTP `allow = [\"GET http://{host}/**\"]`)")
-        }
+        // A rule has no query.
+        Resource::Url(url) => format!(
+            "`allow = [\"{} {}://{}{}\"]` under [network]",
+            request.verb,
+            url.scheme.as_str(),
+            url.host_header(),
+            url.path()
+        ),
+        Resource::Name(host) => opened_or_not(host),
         Resource::Command(command) => {
             let form = command.forms().first();
             let name = form.and_then(|form| form.licensed.first().or_else(|| form.paths.first()));

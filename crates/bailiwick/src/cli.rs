@@ -56,7 +56,7 @@ const CAN_EXAMPLES: &str = "\
 Examples:
   bailiwick can \"write src\"                      files: read, write, create, delete
   bailiwick can \"tunnel docs.rs\"                a connection passed on unread (HTTPS)
-  bailiwick can \"GET http://localhost:8080/x\"   one request over plain HTTP
+  bailiwick can \"GET https://docs.rs/serde\"     one request, over TLS or plain HTTP
   bailiwick can --program claude \"tunnel api.anthropic.com\"
 
 Exit codes: 0 yes, 3 no, 4 a person would be asked.";

@@ -273,7 +273,9 @@ pub struct Planned {
     pub login: Option<String>,
     /// Settings of agents in those, by their place inside and outside.
     pub settings: Vec<(AbsPath, AbsPath)>,
-    /// Hosts that can be reached, and how.
+    /// Requests that may be sent, each an act.
+    pub requests: Vec<String>,
+    /// Hosts that can be reached by connections that are passed on unread, and ports of this machine.
     pub network: Vec<String>,
     /// Commands that run outside: one line each.
     pub brokers: Vec<String>,

@@ -26,9 +26,9 @@ fn p14_can_says_yes_or_no_by_which_rule_and_what_would_change_it() {
     let unknown = kit.run(&["can", "tunnel evil.example.test"]).status_is(3);
     assert!(unknown.stdout.contains("no-rule"), "{}", unknown.stdout);
     assert!(
-        unknown
-            .stdout
-            .contains("`tunnel = [\"evil.example.test\"]` under [network]"),
+        unknown.stdout.contains(
+            "`allow = [\"GET https://evil.example.test/**\"]` under [network] (or `tunnel = [\"evil.example.test\"]`"
+        ),
         "{}",
         unknown.stdout
     );
@@ -40,6 +40,47 @@ fn p14_can_says_yes_or_no_by_which_rule_and_what_would_change_it() {
     );
     let answer = json(&kit.run(&["can", "--json", "read /etc/shadow"]).status_is(3).stdout);
     assert_eq!(answer["decision"]["verdict"], "deny");
+}
+
+#[test]
+fn p14_can_says_of_a_url_which_road_it_takes() {
+    let kit = Bailiwick::new();
+    kit.write(
+        "bailiwick.toml",
+        "extends = [\"offline\"]\n[network]\nallow = [\"GET https://docs.example.test/**\"]\ntunnel = [\"blind.example.test\"]\n",
+    );
+    kit.run(&["trust"]).ok();
+    let can = |act: &str, status| kit.run(&["can", act]).status_is(status).stdout;
+    let yes = can("GET https://docs.example.test/x?q=1", 0);
+    assert!(
+        yes.starts_with("yes: GET https://docs.example.test/x?q=1 (allowed-by-rule)"),
+        "{yes}"
+    );
+    let no = can("POST https://docs.example.test/x?q=1", 3);
+    assert!(
+        no.contains("add `allow = [\"POST https://docs.example.test/x\"]` under [network]"),
+        "{no}"
+    );
+    let blind = can("POST https://blind.example.test/x", 0);
+    assert!(
+        blind.starts_with("yes: tunnel blind.example.test (allowed-by-rule)")
+            && blind.contains("passed on unread")
+            && blind.contains("note: `POST https://blind.example.test/x` goes through a tunnel"),
+        "{blind}"
+    );
+    let unknown = can("GET https://evil.example.test/", 3);
+    assert!(
+        unknown.starts_with("no: GET https://evil.example.test/ (no-rule)"),
+        "{unknown}"
+    );
+    let shown = kit.run(&["policy", "show", "--layers"]).ok().stdout;
+    assert!(shown.contains("allow GET https://docs.example.test/**"), "{shown}");
+    let told = kit.run(&["run", "--", "true"]).ok().stderr;
+    assert!(
+        told.contains("request GET https://docs.example.test/**")
+            && told.contains("reach, by host name alone and unread, blind.example.test"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -133,7 +174,10 @@ fn p4_a_mistake_in_the_rules_stops_the_run_and_is_told() {
 fn c070_a_rule_that_this_build_cannot_enforce_is_refused_with_a_hint() {
     let kit = Bailiwick::new();
     for (rules, word) in [
-        ("[network]\nallow = [\"GET https://docs.rs/**\"]\n", "tunnel"),
+        (
+            "[network]\ntunnel = [\"docs.rs\"]\ndeny = [\"POST https://docs.rs/**\"]\n",
+            "tunnel",
+        ),
         ("[files]\nask = [\"~/Documents/*.pdf\"]\n", "ask"),
         ("[secret.x]\nfrom = \"keyring:x\"\n", "keyring"),
         ("[[tool]]\nname = \"x/y\"\n", "tool"),

@@ -5,12 +5,9 @@
 
 use std::net::IpAddr;
 
-use bailiwick_model::{Argument, Code, Decision, Host, Request, Resource, Verb};
+use bailiwick_model::{Argument, Code, Decision, Host, Request, Resource, Verb, argument};
 
 use crate::snapshot::Purpose;
-
-/// The one argument that requests of this build may carry.
-const ADDRESS: &str = "address";
 
 /// The denial of a request that is not well formed.
 pub(crate) fn refuse(request: &Request, purpose: Purpose) -> Option<Decision> {
@@ -21,7 +18,7 @@ pub(crate) fn refuse(request: &Request, purpose: Purpose) -> Option<Decision> {
     if let Some((name, _)) = request
         .arguments
         .iter()
-        .find(|(name, value)| !argument_fits(name, value))
+        .find(|(name, value)| !argument_fits(&request.resource, name, value))
     {
         return malformed(format!("`{name}` is not an argument of this request"));
     }
@@ -47,8 +44,15 @@ fn verb_fits(request: &Request) -> bool {
     }
 }
 
-fn argument_fits(name: &str, value: &Argument) -> bool {
-    name == ADDRESS && matches!(value, Argument::Address(_))
+/// True for what a gate says of a request beside its resource. A length is never negative.
+fn argument_fits(resource: &Resource, name: &str, value: &Argument) -> bool {
+    let is_http = matches!(resource, Resource::Url(_));
+    match value {
+        Argument::Address(_) => name == argument::ADDRESS,
+        Argument::Text(_) => is_http && name == argument::CONTENT_TYPE,
+        Argument::Whole(length) => is_http && name == argument::CONTENT_LENGTH && *length >= 0,
+        Argument::Flag(_) => is_http && name == argument::CREDENTIAL,
+    }
 }
 
 /// A host that is an address is dialled at that address and no other.

@@ -108,7 +108,12 @@ fn holds(wide: &Request, permit: &Permit, narrow: &Request) -> bool {
         Obligation::Hide { pattern } | Obligation::Guard { pattern } | Obligation::Ask { pattern } => {
             pattern.covers(inner)
         }
-        Obligation::DialAddress { .. } | Obligation::MatchServerName | Obligation::Inject { .. } => false,
+        Obligation::DialAddress { .. }
+        | Obligation::MatchServerName
+        | Obligation::Inject { .. }
+        | Obligation::RequestBody { .. }
+        | Obligation::Answer { .. }
+        | Obligation::PinKey { .. } => false,
     });
     outer.holds(inner) && is_as_strong(&wide.verb, &narrow.verb) && !closed
 }

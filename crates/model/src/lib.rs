@@ -40,7 +40,7 @@ pub use opened::Opened;
 pub use path::{AbsPath, PathError};
 pub use pattern::{ANY_PORT, HostPattern, PathPattern, PatternError, UrlPattern};
 pub use record::{Answered, Durability, Event, Record};
-pub use request::{Argument, Request, Resource};
+pub use request::{Argument, Request, Resource, argument};
 pub use rule::{Layer, RuleRef};
 pub use secret::{Place, SecretError, SecretName, SecretPattern};
 pub use url::{HttpUrl, Scheme, UrlError};

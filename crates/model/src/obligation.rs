@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::id::Digest;
 use crate::pattern::PathPattern;
 use crate::secret::{Place, SecretName};
 
@@ -41,5 +42,28 @@ pub enum Obligation {
         secret: SecretName,
         /// Where.
         place: Place,
+    },
+    /// The body of the request is no longer and of no other type than this. Several may stand in one permit: each holds.
+    RequestBody {
+        /// Most bytes that the body may have, as they are sent.
+        bytes: u64,
+        /// The media types that it may be of, lower-case and without parameters; none for any. A body without a type
+        /// is of none of them.
+        types: Vec<String>,
+    },
+    /// The answer is no more than this. Several may stand in one permit: each holds.
+    Answer {
+        /// Most bytes that its body may have, as they are received.
+        bytes: Option<u64>,
+        /// The longest time from the request to the end of the answer, in seconds.
+        seconds: Option<u64>,
+        /// The most that is passed on in each second, in bytes: what is faster waits.
+        bytes_per_second: Option<u64>,
+    },
+    /// The public key of the server's own certificate is one of these, besides being verified as any. Several may stand
+    /// in one permit: each holds.
+    PinKey {
+        /// SHA-256 of the key's SubjectPublicKeyInfo (RFC 7469, section 2.4).
+        sha256: Vec<Digest>,
     },
 }

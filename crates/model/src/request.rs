@@ -99,8 +99,17 @@ pub struct Request {
     pub label: Label,
 }
 
-/// The name of the argument that carries the address to be dialled.
-const ADDRESS: &str = "address";
+/// The names of the arguments that requests may carry.
+pub mod argument {
+    /// The address that will be dialled.
+    pub const ADDRESS: &str = "address";
+    /// The media type that an HTTP request says its body is of, as it says it: a text. Absent where it says none.
+    pub const CONTENT_TYPE: &str = "content-type";
+    /// How long an HTTP request says its body is, in bytes: a whole number. Absent where it does not say.
+    pub const CONTENT_LENGTH: &str = "content-length";
+    /// True when an HTTP request brings a login of its own (`Authorization`, `Cookie`).
+    pub const CREDENTIAL: &str = "credential";
+}
 
 impl Request {
     /// A request without arguments.
@@ -117,13 +126,14 @@ impl Request {
     /// Says which address will be dialled.
     #[must_use]
     pub fn dialling(mut self, address: IpAddr) -> Self {
-        self.arguments.insert(ADDRESS.into(), Argument::Address(address));
+        self.arguments
+            .insert(argument::ADDRESS.into(), Argument::Address(address));
         self
     }
 
     /// The address that will be dialled.
     pub fn address(&self) -> Option<IpAddr> {
-        match self.arguments.get(ADDRESS) {
+        match self.arguments.get(argument::ADDRESS) {
             Some(Argument::Address(address)) => Some(*address),
             _ => None,
         }

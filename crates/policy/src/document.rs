@@ -297,8 +297,9 @@ impl<'a> Reader<'a> {
                 "private" => self.private(item),
                 "hosts" => self.table(item, "network.hosts", span, Self::hosts),
                 "publish" => self.publish(item, span),
+                "roots" => self.roots(item, span),
                 other => {
-                    let known = ["tunnel", "allow", "ask", "deny", "private", "hosts", "publish"];
+                    let known = ["tunnel", "allow", "ask", "deny", "private", "hosts", "publish", "roots"];
                     self.unknown(other, span, &known);
                 }
             }

@@ -13,6 +13,7 @@ use toml_edit::{Item, TableLike, Value};
 use crate::diagnostic::{Span, suggest};
 use crate::document::{Reader, article, kind};
 use crate::judge::{asked_for, judge};
+use crate::opened::passed;
 use crate::rule::Rule;
 use crate::settings::{bytes_of, seconds_of};
 
@@ -70,6 +71,8 @@ struct Entry {
     variables: Vec<Text>,
     /// True when nothing more than the words is meant.
     exact: Option<Option<Span>>,
+    /// Where it says that connections are passed on unread.
+    pass: Option<Option<Span>>,
 }
 
 impl Reader<'_> {
@@ -126,12 +129,19 @@ impl Reader<'_> {
                         self.error(item.span(), &message, Some("write `exact = true`".into()));
                     }
                 },
+                "tls" => match item.as_str() {
+                    Some("pass") => entry.pass = Some(item.span()),
+                    _ => {
+                        let hint = "write `tls = \"pass\"` to pass a host on unread; without the key its connections are opened";
+                        self.error(item.span(), "`tls` can only be `pass`", Some(hint.into()));
+                    }
+                },
                 other => {
                     let span = table.key(other).and_then(|key| key.span());
                     self.unknown(
                         other,
                         span,
-                        &["rule", "allows", "denies", "reason", "variables", "exact"],
+                        &["rule", "allows", "denies", "reason", "variables", "exact", "tls"],
                     );
                 }
             }
@@ -154,6 +164,16 @@ impl Reader<'_> {
         };
         if let Err((message, span)) = narrowed(&mut act, &entry.variables, entry.exact) {
             return self.error(span, &message, Some("both narrow a rule such as `run git log`".into()));
+        }
+        if let Some(at) = entry.pass {
+            match passed(&act).filter(|_| effect != Verdict::Deny) {
+                Some(tunnel) => act = tunnel,
+                None => {
+                    let message = format!("`{text}` cannot be passed on unread: no method and no path is seen there");
+                    let hint = "write `* https://host`, in an allow or ask, with `tls = \"pass\"`";
+                    return self.error(at, &message, Some(hint.into()));
+                }
+            }
         }
         if act.verb == VerbPattern::One(Verb::Broker)
             && effect != Verdict::Deny

@@ -5,7 +5,7 @@
 
 use bailiwick_gate::{Reading, Start};
 use bailiwick_model::{
-    Act, AddressClass, Anchors, Host, HostPattern, HttpUrl, Resource, ResourcePattern, Scheme, SecretPattern, Verb,
+    Act, AddressClass, Anchors, Host, HostPattern, HttpUrl, Resource, ResourcePattern, SecretPattern, Verb,
     VerbPattern, Verdict, words_of,
 };
 
@@ -66,21 +66,6 @@ pub(crate) fn judge(effect: Verdict, act: &Act, text: &str) -> Result<(), Object
             );
             object(
                 format!("`{text}` has a wildcard, and allows and asks of files must name a folder or one file"),
-                hint,
-            )
-        }
-        ResourcePattern::Url(url) if url.scheme == Scheme::Https => {
-            let port = if url.port == 443 {
-                String::new()
-            } else {
-                format!(":{}", url.port)
-            };
-            let hint = format!(
-                "write `tunnel = [\"{}{port}\"]` under `[network]`: by name only, not opened",
-                url.host
-            );
-            object(
-                format!("`{text}` needs opened TLS, which this build does not have"),
                 hint,
             )
         }

@@ -20,6 +20,7 @@ mod foreign;
 mod index;
 mod judge;
 mod load;
+mod opened;
 mod outward;
 mod overlap;
 mod policy;

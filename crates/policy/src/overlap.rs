@@ -2,7 +2,7 @@
 //!
 //! Promises: P4 (a rule that can never hold is said, not passed over).
 
-use bailiwick_model::{Layer, RuleRef, Verdict};
+use bailiwick_model::{Layer, ResourcePattern, RuleRef, Scheme, UrlPattern, Verb, VerbPattern, Verdict};
 
 use crate::breadth::{act_covers, acts_meet, narrowness};
 use crate::diagnostic::{Diagnostic, Place, Severity};
@@ -34,7 +34,8 @@ pub struct Overlap {
     pub text: String,
 }
 
-fn shipped(rule: &Rule) -> bool {
+/// True for a rule that no person wrote.
+pub(crate) fn is_shipped(rule: &Rule) -> bool {
     rule.layer() == Layer::Builtin
         || rule.origin.file.starts_with("preset:")
         || rule.origin.file.starts_with("profile:")
@@ -47,7 +48,7 @@ impl Policy {
         let mut found = Vec::new();
         for (place, one) in written.iter().enumerate() {
             for other in written.iter().skip(place.saturating_add(1)) {
-                if shipped(one) && shipped(other) {
+                if is_shipped(one) && is_shipped(other) {
                     continue;
                 }
                 found.extend(between(one, other).or_else(|| between(other, one)));
@@ -116,7 +117,8 @@ pub(crate) fn dead_in(rules: &[Rule]) -> Vec<Diagnostic> {
 fn dead_among(rules: &[Rule], index: &Index) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for rule in rules {
-        if rule.effect == Verdict::Deny || rule.follows_from.is_some() || shipped(rule) {
+        let tunnels = rule.act().verb == VerbPattern::One(Verb::Tunnel);
+        if rule.effect == Verdict::Deny || rule.follows_from.is_some() || (is_shipped(rule) && !tunnels) {
             continue;
         }
         let near = index.near(rules, rule.act());
@@ -129,8 +131,11 @@ fn dead_among(rules: &[Rule], index: &Index) -> Vec<Diagnostic> {
             continue;
         };
         let same_file = deny.origin.file == rule.origin.file;
+        if is_shipped(rule) && (is_shipped(deny) || !goes_round(deny)) {
+            continue;
+        }
         let (act, denied) = (&rule.origin.act, deny.follows_from.as_ref().unwrap_or(&deny.origin.act));
-        let (severity, message, hint) = if same_file && deny.act() == rule.act() {
+        let (severity, message, hint) = if same_file && deny.act() == rule.act() && deny.follows_from.is_none() {
             let message = format!(
                 "`{act}` is both allowed and denied (line {}): the deny always wins",
                 deny.origin.line
@@ -161,13 +166,38 @@ fn dead_among(rules: &[Rule], index: &Index) -> Vec<Diagnostic> {
             line: rule.origin.line,
             column: rule.origin.column,
         };
+        let hint = match tunnels && goes_round(deny) {
+            true => round_hint(rule),
+            false => hint.into(),
+        };
         found.push(Diagnostic::new(
             severity,
             &rule.origin.file,
             place,
             &message,
-            Some(hint.into()),
+            Some(hint),
         ));
     }
     found
+}
+
+/// True for a denied tunnel that follows from a deny of some HTTPS requests of a host: what is in a tunnel is not seen.
+fn goes_round(deny: &Rule) -> bool {
+    let from = deny.follows_from.as_deref().and_then(|act| act.split_once(' '));
+    deny.act().verb == VerbPattern::One(Verb::Tunnel)
+        && from.is_some_and(|(verb, url)| {
+            let url = UrlPattern::parse(url);
+            url.is_ok_and(|url| url.scheme == Scheme::Https && (verb != "*" || !url.is_whole_host()))
+        })
+}
+
+fn round_hint(tunnel: &Rule) -> String {
+    let host = match &tunnel.act().resource {
+        ResourcePattern::Endpoint { host, port: 443 } => host.to_string(),
+        ResourcePattern::Endpoint { host, port } => format!("{host}:{port}"),
+        _ => String::new(),
+    };
+    format!(
+        "what is in a tunnel is not seen, so it would go round the deny: allow requests instead, as in `GET https://{host}/**`"
+    )
 }

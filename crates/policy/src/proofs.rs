@@ -99,7 +99,7 @@ fn act(wild: bool) -> BoxedStrategy<String> {
     };
     prop_oneof![
         6 => (file, path(wild)).prop_map(|(verb, path)| format!("{verb} {path}")),
-        3 => (http, host(wild), port.clone(), path(wild)).prop_map(|(verb, host, port, path)| format!("{verb} http://{host}{port}{path}")),
+        4 => (http, prop_oneof![Just("http"), Just("https")], host(wild), port.clone(), path(wild)).prop_map(|(verb, scheme, host, port, path)| format!("{verb} {scheme}://{host}{port}{path}")),
         3 => (host(wild), port).prop_map(|(host, port)| format!("tunnel {host}{port}")),
         1 => host(wild).prop_map(|host| format!("resolve {host}")),
         2 => run.prop_map(Into::into),

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    ANY_PORT, AbsPath, Act, AddressClass, Host, HostPattern, Layer, Level, ResourcePattern, Verb, VerbPattern, Verdict,
+    ANY_PORT, AbsPath, Act, AddressClass, Host, HostPattern, Layer, Level, Opened, ResourcePattern, Scheme, Verb,
+    VerbPattern, Verdict,
 };
 
 use crate::broker::{Broker, Secret};
+use crate::opened::opened;
 use crate::outward::{Device, Published};
 use crate::rule::Rule;
 
@@ -88,6 +90,11 @@ pub struct Settings {
     pub direct_endpoints: Vec<(Host, u16)>,
     /// Hosts and ports that rules of the context name as plain streams.
     pub streams: BTreeSet<(Host, u16)>,
+    /// Hosts and ports whose connections are opened, so that each request inside is judged.
+    pub opened: Vec<Opened>,
+    /// Files with certificates that servers may be verified by, besides those of the machine: of the person's and the
+    /// machine's layers.
+    pub roots: Vec<AbsPath>,
     /// The ports on which rules of the context name a host; none where one names all.
     pub ports: Option<BTreeSet<u16>>,
 }
@@ -126,6 +133,7 @@ impl Settings {
         self.hosts.extend(other.hosts);
         self.publish.extend(other.publish);
         self.devices.extend(other.devices);
+        self.roots.extend(other.roots);
         self.brokers.extend(other.brokers);
         self.secrets.extend(other.secrets);
         for pattern in other.private {
@@ -145,7 +153,8 @@ impl Settings {
                 continue;
             }
             let (host, port, http) = match &rule.act().resource {
-                ResourcePattern::Url(url) => (&url.host, url.port, true),
+                // What is inside TLS begins with a greeting, which is no HTTP.
+                ResourcePattern::Url(url) => (&url.host, url.port, url.scheme == Scheme::Http),
                 ResourcePattern::Endpoint { host, port } if rule.act().verb == VerbPattern::One(Verb::Tunnel) => {
                     (host, *port, false)
                 }
@@ -182,6 +191,7 @@ impl Settings {
             .collect();
         self.direct_endpoints = direct.into_iter().collect();
         self.ports = ports;
+        self.opened = opened(rules);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use bailiwick_model::{Host, TaskId};
+use bailiwick_model::{Host, Opened, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// What one network gate serves, and for which task. Comes from the daemon, which is trusted.
@@ -17,6 +17,9 @@ pub struct Config {
     /// Names that are not looked up: they have this address.
     #[serde(default)]
     pub hosts: BTreeMap<Host, IpAddr>,
+    /// Hosts whose TLS connections are opened: each request inside is asked about. Others are asked about as tunnels.
+    #[serde(default)]
+    pub opened: Vec<Opened>,
     /// The build, told to the mediator in the greeting.
     pub build: String,
 }
@@ -85,6 +88,11 @@ mod tests {
                 },
             ],
             hosts: [(Host::parse("a.test").unwrap(), IpAddr::from([127, 0, 0, 1]))].into(),
+            opened: vec![Opened {
+                host: bailiwick_model::HostPattern::parse("*.a.test").unwrap(),
+                port: 443,
+                except: Vec::new(),
+            }],
             build: "0.1.0".into(),
         };
         let text = serde_json::to_string(&config).unwrap();

@@ -101,6 +101,9 @@ impl Gate {
             Obligation::DialAddress { .. }
             | Obligation::MatchServerName
             | Obligation::Inject { .. }
+            | Obligation::RequestBody { .. }
+            | Obligation::Answer { .. }
+            | Obligation::PinKey { .. }
             | Obligation::Hide { .. }
             | Obligation::Guard { .. }
             | Obligation::Ask { .. } => true,
@@ -161,6 +164,9 @@ fn duties_of(obligations: &[Obligation], asked: &Request) -> Option<Duties> {
             Obligation::MatchServerName if asked.verb == Verb::Tunnel => duties.match_server_name = true,
             Obligation::MatchServerName
             | Obligation::Inject { .. }
+            | Obligation::RequestBody { .. }
+            | Obligation::Answer { .. }
+            | Obligation::PinKey { .. }
             | Obligation::Hide { .. }
             | Obligation::Guard { .. }
             | Obligation::Ask { .. } => return None,

@@ -39,7 +39,7 @@ pub fn run(args: &CanArgs) -> Done {
     }
     let (request, note) = match args.act.trim().strip_prefix("broker ") {
         Some(text) => (brokered(text, &here, &context)?, None),
-        None => read(&args.act, &here, &places.home, &context.root)?,
+        None => read(&args.act, &here, &places.home, &context.root, &policy)?,
     };
     let decision = answer(&policy, &request);
     if args.json {
@@ -118,7 +118,13 @@ fn line(args: &CanArgs, text: &str, context: &Context, policy: &Arc<Policy>, her
 }
 
 /// Reads one act, without wildcards, as a request; a note says what was read differently than written.
-fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(Request, Option<String>), Failure> {
+fn read(
+    text: &str,
+    here: &AbsPath,
+    home: &AbsPath,
+    root: &AbsPath,
+    policy: &Arc<Policy>,
+) -> Result<(Request, Option<String>), Failure> {
     let form = || {
         Failure::usage(format!("`{text}` is not an act: write `VERB RESOURCE`"))
             .hint("for instance \"read ~/.ssh/id_ed25519\", \"write src/main.rs\", \"GET http://localhost:8080/x\", \"tunnel api.anthropic.com\"")
@@ -133,7 +139,7 @@ fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(R
     match verb {
         Verb::Http(method) => {
             let url = HttpUrl::parse(resource).map_err(|e| usage(&e))?;
-            Ok(http(method, url, &ask))
+            Ok(http(method, url, policy, &ask))
         }
         Verb::Tunnel => {
             let (host, port) = HttpUrl::authority(resource, 443).map_err(|e| usage(&e))?;
@@ -154,26 +160,31 @@ fn read(text: &str, here: &AbsPath, home: &AbsPath, root: &AbsPath) -> Result<(R
     }
 }
 
-fn http(method: Method, url: HttpUrl, ask: &dyn Fn(Verb, Resource) -> Request) -> (Request, Option<String>) {
-    match url.scheme {
-        Scheme::Http => (ask(Verb::Http(method), Resource::Url(url)), None),
-        Scheme::Https => {
-            let note = format!(
-                "`{} {url}` can only go through a tunnel, by host name: this build does not see methods and paths inside TLS",
-                method.as_str()
-            );
-            (
-                ask(
-                    Verb::Tunnel,
-                    Resource::Endpoint {
-                        host: url.host,
-                        port: url.port,
-                    },
-                ),
-                Some(note),
-            )
-        }
+/// What the gate asks about one HTTP request: the request, or the tunnel that it would go through unread.
+fn http(
+    method: Method,
+    url: HttpUrl,
+    policy: &Arc<Policy>,
+    ask: &dyn Fn(Verb, Resource) -> Request,
+) -> (Request, Option<String>) {
+    let tunnel = ask(
+        Verb::Tunnel,
+        Resource::Endpoint {
+            host: url.host.clone(),
+            port: url.port,
+        },
+    );
+    let passes = url.scheme == Scheme::Https
+        && !policy.settings().opens(&url.host, url.port)
+        && answer(policy, &tunnel).verdict != Verdict::Deny;
+    if !passes {
+        return (ask(Verb::Http(method), Resource::Url(url)), None);
     }
+    let note = format!(
+        "`{} {url}` goes through a tunnel, which a rule names: methods and paths inside are not seen",
+        method.as_str()
+    );
+    (tunnel, Some(note))
 }
 
 fn file(

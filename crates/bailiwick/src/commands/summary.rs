@@ -144,9 +144,16 @@ pub fn planned(planned: &Planned) -> String {
             ),
         );
     }
-    match planned.network.as_slice() {
-        [] => may(&mut out, "reach no host: no rule names one"),
-        hosts => may(&mut out, &some("reach", hosts)),
+    match (planned.requests.as_slice(), planned.network.as_slice()) {
+        ([], []) => may(&mut out, "reach no host: no rule names one"),
+        (requests, hosts) => {
+            if !requests.is_empty() {
+                may(&mut out, &some("request", requests));
+            }
+            if !hosts.is_empty() {
+                may(&mut out, &some("reach, by host name alone and unread,", hosts));
+            }
+        }
     }
     if !planned.brokers.is_empty() {
         may(
@@ -204,7 +211,7 @@ pub fn started(report: &FenceReport, level: Level) -> String {
         &format!("by {}; {} places protected", report.parts.join(", "), report.protected),
     );
     let gaps: Vec<&str> = crate::promises::left_open(level)
-        .chain(["of TLS only the host's name is seen"])
+        .chain(["of TLS that is passed on unread only the host's name is seen"])
         .collect();
     line(&mut out, "partly", &gaps.join("; "));
     for warning in &report.warnings {

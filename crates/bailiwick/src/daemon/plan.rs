@@ -319,7 +319,12 @@ fn protected(from: &Materials<'_>) -> Vec<Protected> {
             // These have a mount of their own, or are among those that cannot be asked about.
             Obligation::Ask { .. } => continue,
             // Duties of the network gate do not come with trees.
-            Obligation::DialAddress { .. } | Obligation::MatchServerName | Obligation::Inject { .. } => continue,
+            Obligation::DialAddress { .. }
+            | Obligation::MatchServerName
+            | Obligation::Inject { .. }
+            | Obligation::RequestBody { .. }
+            | Obligation::Answer { .. }
+            | Obligation::PinKey { .. } => continue,
         };
         let known = all.entry(pattern).or_insert(protection);
         *known = protection.max(*known);

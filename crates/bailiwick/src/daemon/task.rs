@@ -524,6 +524,7 @@ fn begin(
         task: row.id,
         sockets: planning.services,
         hosts: policy.settings().hosts.clone(),
+        opened: policy.settings().opened.clone(),
         build: build(),
     };
     let fence = Arc::new(started.child.control().map_err(io("cannot keep hold of the fence"))?);

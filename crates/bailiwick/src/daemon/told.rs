@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use bailiwick_model::{AbsPath, Level, Obligation, TaskId, Verb, Verdict};
+use bailiwick_model::{
+    AbsPath, HostPattern, Layer, Level, Obligation, ResourcePattern, TaskId, Verb, VerbPattern, Verdict,
+};
 use bailiwick_policy::{Broker, Diagnostic, Policy, Rule};
 
 use super::plan::Granted;
@@ -75,21 +77,12 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
     };
     let settings = policy.settings();
     let is_login = |place: &AbsPath| settings.login.as_ref().is_some_and(|login| login.place == *place);
-    let mut network: Vec<String> = settings
-        .direct_endpoints
-        .iter()
-        .map(|(host, port)| {
-            if *port == 443 {
-                host.to_string()
-            } else {
-                format!("{host}:{port}")
-            }
-        })
-        .collect();
+    let (requests, mut network) = reach(policy);
     network.extend(
         settings
             .loopback_ports
             .iter()
+            .filter(|port| !port.http)
             .map(|port| format!("port {} of this machine", port.port)),
     );
     network.sort();
@@ -114,6 +107,7 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
             .then(|| settings.login.as_ref().map(|login| login.agent.clone()))
             .flatten(),
         settings: Vec::new(),
+        requests,
         network,
         brokers: settings.brokers.iter().map(|broker| told_of(policy, broker)).collect(),
         publish: Vec::new(),
@@ -136,6 +130,38 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
         warnings: Vec::new(),
         asked: Vec::new(),
     }
+}
+
+/// What the rules of the context let be requested, each an act; and which hosts are reached unread. The machine's own ports
+/// are not among the latter.
+fn reach(policy: &Policy) -> (Vec<String>, Vec<String>) {
+    let (mut requests, mut unread) = (Vec::new(), Vec::new());
+    let own = policy
+        .rules()
+        .iter()
+        .filter(|rule| rule.layer() == Layer::Context && rule.effect != Verdict::Deny && rule.follows_from.is_none());
+    for rule in own {
+        let asks = if rule.effect == Verdict::Ask {
+            " (asks first)"
+        } else {
+            ""
+        };
+        match (&rule.act().resource, &rule.act().verb) {
+            (ResourcePattern::Url(_), _) => requests.push(format!("{}{asks}", rule.act())),
+            (ResourcePattern::Endpoint { host, .. }, VerbPattern::One(Verb::Tunnel)) if !is_here(host) => {
+                unread.push(format!("{}{asks}", rule.act().resource));
+            }
+            _ => {}
+        }
+    }
+    requests.sort();
+    requests.dedup();
+    (requests, unread)
+}
+
+/// True for this machine.
+fn is_here(host: &HostPattern) -> bool {
+    matches!(host, HostPattern::Exact(host) if host.is_localhost() || host.address().is_some_and(|own| own.is_loopback()))
 }
 
 /// What cannot be asked about file by file is not shown, and that is said.

@@ -164,6 +164,28 @@ fn write(obligation: &Obligation) -> String {
         Obligation::Ask { pattern } => format!("ask {pattern}"),
         Obligation::DialAddress { address } => format!("dial {address}"),
         Obligation::MatchServerName => "match-server-name".into(),
+        Obligation::Inject { secret, place } => format!("inject {secret} as {place}"),
+        Obligation::RequestBody { bytes, types } => match types.as_slice() {
+            [] => format!("body {bytes}"),
+            types => format!("body {bytes} of {}", types.join(" or ")),
+        },
+        Obligation::Answer {
+            bytes,
+            seconds,
+            bytes_per_second,
+        } => {
+            let part = |limit: &Option<u64>, unit| limit.map(|limit| format!(" {limit} {unit}")).unwrap_or_default();
+            format!(
+                "answer{}{}{}",
+                part(bytes, "B"),
+                part(seconds, "s"),
+                part(bytes_per_second, "B/s")
+            )
+        }
+        Obligation::PinKey { sha256 } => {
+            let keys: Vec<String> = sha256.iter().map(ToString::to_string).collect();
+            format!("key {}", keys.join(" or "))
+        }
     }
 }
 

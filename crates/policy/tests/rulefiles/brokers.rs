@@ -130,10 +130,6 @@ fn p4_a_broker_that_the_agent_could_steer_is_a_mistake() {
             "there is no secret `x`",
         ),
         (
-            "[[broker]]\nrun = \"git push\"\nnetwork = [\"* https://a.test/**\"]\n",
-            "needs opened TLS",
-        ),
-        (
             "[[broker]]\nrun = \"git push\"\nexec = true\n",
             "`exec` is not a known key",
         ),

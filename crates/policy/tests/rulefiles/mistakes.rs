@@ -68,7 +68,7 @@ fn c070_unknown_keys_name_the_nearest() {
 fn c070_a_mistyped_limit_of_a_rule_is_no_rule() {
     says(
         "allow = [{ rule = \"read .\", prefixx = \"npm test\" }]\n",
-        "1:29: `prefixx` is not a known key | known here: `rule`, `allows`, `denies`, `reason`, `variables`, `exact`",
+        "1:29: `prefixx` is not a known key | known here: `rule`, `allows`, `denies`, `reason`, `variables`, `exact`, `tls`",
     );
     says(
         "allow = [{ reason = \"x\" }]\n",
@@ -215,11 +215,6 @@ fn p13_what_this_build_cannot_keep_is_refused() {
         "[files]\nask = [\"~/Documents/*.pdf\"]\n",
         "2:8: `~/Documents/*.pdf` has a wildcard, and allows and asks of files must name a folder or one file | name the whole \
          folder `/home/dana/Documents`, with a deny for what is inside it",
-    );
-    says(
-        "[network]\nallow = [\"GET https://docs.rs/**\"]\n",
-        "2:10: `GET https://docs.rs/**` needs opened TLS, which this build does not have | write `tunnel = [\"docs.rs\"]` \
-         under `[network]`: by name only, not opened",
     );
     for (key, text) in [
         ("server", "[[server]]\nname = \"x\"\n"),
@@ -384,5 +379,56 @@ fn c070_ports_and_devices_are_told_apart_from_other_words() {
     says(
         "extends = [\"coding\"]\n[devices]\nalow = [\"gpu\"]\n",
         "3:1: `alow` is not a known key | did you mean `allow`?",
+    );
+}
+
+#[test]
+fn p13_what_goes_round_a_rule_by_a_tunnel_is_refused() {
+    says(
+        "[network]\ntunnel = [\"a.test\"]\ndeny = [\"POST https://a.test/**\"]\n",
+        "2:11: `tunnel a.test` can never match: `POST https://a.test/**` (line 3) denies all of it | what is in a tunnel is not \
+         seen, so it would go round the deny: allow requests instead, as in `GET https://a.test/**`",
+    );
+    says(
+        "[network]\ntunnel = [\"a.test\"]\ndeny = [\"* https://a.test/x/**\"]\n",
+        "2:11: `tunnel a.test` can never match: `* https://a.test/x/**` (line 3) denies all of it | what is in a tunnel is not \
+         seen, so it would go round the deny: allow requests instead, as in `GET https://a.test/**`",
+    );
+    says(
+        "[network]\ntunnel = [\"a.test\"]\ndeny = [\"* https://a.test/**\"]\n",
+        "2:11: `tunnel a.test` can never match: `* https://a.test/**` (line 3) denies all of it | a deny is never overridden: \
+         narrow it, or take this rule out",
+    );
+    says(
+        "[network]\ntunnel = [\"a.test\"]\nallow = [\"GET https://a.test/x/**\"]\n",
+        "3:10: `GET https://a.test/x/**` is never looked at: `tunnel a.test` (line 2) passes that host on unread | take one of \
+         the two out: a tunnel is told by the host's name alone",
+    );
+}
+
+#[test]
+fn p13_only_a_whole_host_is_passed_on_unread() {
+    says(
+        "[network]\nallow = [{ rule = \"GET https://a.test/**\", tls = \"pass\" }]\n",
+        "2:50: `GET https://a.test/**` cannot be passed on unread: no method and no path is seen there | write `* https://host`, \
+         in an allow or ask, with `tls = \"pass\"`",
+    );
+    says(
+        "[network]\ndeny = [{ rule = \"* https://a.test\", tls = \"pass\" }]\n",
+        "2:44: `* https://a.test` cannot be passed on unread: no method and no path is seen there | write `* https://host`, in \
+         an allow or ask, with `tls = \"pass\"`",
+    );
+    says(
+        "[network]\nallow = [{ rule = \"* https://a.test\", tls = \"open\" }]\n",
+        "2:45: `tls` can only be `pass` | write `tls = \"pass\"` to pass a host on unread; without the key its connections are opened",
+    );
+}
+
+#[test]
+fn p4_roots_are_no_projects_to_say() {
+    says(
+        "[network]\nroots = [\"/x/ca.pem\"]\n",
+        "2:1: `roots` cannot stand in a project's file | put it into `~/.config/bailiwick/*.toml`: whom servers are believed \
+         from is not a project's to say",
     );
 }

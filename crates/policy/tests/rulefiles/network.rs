@@ -1,8 +1,9 @@
 //! Hosts and addresses: C025 and C026 as far as rules decide them.
 
-use bailiwick_model::{Host, HttpUrl, Obligation, Request, TaskId, Verb};
+use bailiwick_model::{AbsPath, Host, HttpUrl, Obligation, Request, TaskId, Verb};
+use bailiwick_policy::Sources;
 
-use crate::{answer, policy, request};
+use crate::{answer, file, load, policy, request, sources};
 
 const ALLOWED: &str = "allow allowed-by-rule";
 
@@ -187,4 +188,90 @@ fn a_name_is_looked_up_only_where_a_rule_could_allow_its_host() {
     ] {
         assert_eq!(answer(&policy, &name(host)), want, "{host}");
     }
+}
+
+#[test]
+fn p5_https_is_judged_by_method_and_path_and_no_tunnel_stands_for_it() {
+    let policy = policy(
+        "[network]\ntunnel = [\"pinned.test\"]\n\
+         allow = [\"GET https://docs.test/**\", \"* https://api.test:8443/v1/**\", { rule = \"* https://blind.test\", tls = \"pass\" }]\n\
+         ask = [\"POST https://**\"]\ndeny = [\"* https://docs.test/private/**\"]\n",
+    );
+    for (act, want) in [
+        ("GET https://docs.test/serde", ALLOWED),
+        ("GET https://docs.test/private/x", "deny denied-by-rule"),
+        ("PUT https://docs.test/serde", "deny no-rule"),
+        ("POST https://docs.test/serde", "ask asked-by-rule"),
+        ("GET http://docs.test/serde", "deny no-rule"),
+        ("GET https://docs.test:8443/serde", "deny no-rule"),
+        ("DELETE https://api.test:8443/v1/x", ALLOWED),
+        ("GET https://api.test:8443/v2/x", "deny no-rule"),
+        ("tunnel docs.test", "deny denied-by-rule"),
+        ("tunnel api.test:8443", "deny no-rule"),
+        ("resolve docs.test", ALLOWED),
+        ("resolve api.test", ALLOWED),
+        ("tunnel pinned.test", ALLOWED),
+        ("GET https://pinned.test/x", "deny no-rule"),
+        ("tunnel blind.test", ALLOWED),
+        ("GET https://blind.test/x", "deny no-rule"),
+    ] {
+        assert_eq!(answer(&policy, &request(act)), want, "{act}");
+    }
+    let opens = |host: &str, port| policy.settings().opens(&Host::parse(host).unwrap(), port);
+    assert!(opens("docs.test", 443) && opens("api.test", 8443) && opens("any.test", 443));
+    assert!(!opens("pinned.test", 443) && !opens("blind.test", 443) && !opens("api.test", 8444));
+}
+
+#[test]
+fn p2_the_shipped_ceiling_lets_requests_be_handed_on_and_others_must_name_them() {
+    let with = |person: &str| {
+        load(&Sources {
+            person: vec![file("rules.toml", person)],
+            project: Some(file("bailiwick.toml", "[network]\nallow = [\"* https://a.test/**\"]\n")),
+            ..sources()
+        })
+        .unwrap()
+    };
+    let asked = request("POST https://a.test/x");
+    assert_eq!(answer(&with("extends = [\"ceiling\"]\n"), &asked), ALLOWED);
+    assert_eq!(answer(&with("allow = [\"tunnel **:*\"]\n"), &asked), "deny no-rule");
+    let get = with("allow = [\"GET https://**\"]\n");
+    assert_eq!(answer(&get, &asked), "deny no-rule");
+    assert_eq!(answer(&get, &request("GET https://a.test/x")), ALLOWED);
+    assert_eq!(
+        answer(
+            &with("extends = [\"ceiling\"]\n[network]\ndeny = [\"POST https://**\"]\n"),
+            &asked
+        ),
+        "deny denied-by-rule"
+    );
+    let roots = with("extends = [\"ceiling\"]\n[network]\nroots = [\"~/ca.pem\"]\n");
+    assert_eq!(roots.settings().roots, [AbsPath::new("/home/dana/ca.pem").unwrap()]);
+}
+
+#[test]
+fn a_tunnel_of_a_profile_that_would_go_round_a_deny_is_told() {
+    let told = |text: &str| {
+        let policy = load(&Sources {
+            project: Some(file("bailiwick.toml", text)),
+            profiles: vec!["rust".into()],
+            ..sources()
+        });
+        let told: Vec<String> = policy.unwrap().warnings().iter().map(ToString::to_string).collect();
+        told.join("\n")
+    };
+    let said = told("extends = [\"coding\"]\n[network]\ndeny = [\"PUT https://crates.io/**\"]\n");
+    assert!(
+        said.contains("`tunnel crates.io` can never match") && said.contains("PUT https://crates.io/**"),
+        "{said}"
+    );
+    let said = told("extends = [\"coding\"]\n[network]\nallow = [\"GET https://crates.io/**\"]\n");
+    assert!(
+        said.contains("is never looked at: `tunnel crates.io` (profile:rust:"),
+        "{said}"
+    );
+    assert_eq!(
+        told("extends = [\"coding\"]\n[network]\ndeny = [\"* https://evil.test/**\"]\n"),
+        ""
+    );
 }

@@ -124,6 +124,7 @@ fn sockets_and_services_must_fit() {
         task: TaskId([1; 8]),
         sockets: vec![Service::Proxy],
         hosts: [].into(),
+        opened: Vec::new(),
         build: "test".into(),
     };
     let (ours, _theirs) = UnixStream::pair().unwrap();

@@ -244,6 +244,7 @@ impl World {
                 .iter()
                 .map(|(name, address)| (Host::parse(name).unwrap(), address.parse().unwrap()))
                 .collect(),
+            opened: Vec::new(),
             build: "test".into(),
         };
         let (ours, theirs) = UnixStream::pair().unwrap();
