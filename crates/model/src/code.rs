@@ -75,6 +75,10 @@ codes! {
     NotTls = "not-tls",
     /// The other end could not be reached.
     UpstreamUnreachable = "upstream-unreachable",
+    /// The server's certificate is not one to believe.
+    UpstreamUntrusted = "upstream-untrusted",
+    /// The client does not accept the certificate that was made for it.
+    CertificateNotAccepted = "certificate-not-accepted",
     /// A limit of size, number or time was passed.
     LimitReached = "limit-reached",
     /// Data with a tag would reach a sink that is not cleared for it.

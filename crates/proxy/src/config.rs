@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use bailiwick_model::{Host, Opened, TaskId};
 use serde::{Deserialize, Serialize};
 
+use crate::certificates::Authority;
+
 /// What one network gate serves, and for which task. Comes from the daemon, which is trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +22,12 @@ pub struct Config {
     /// Hosts whose TLS connections are opened: each request inside is asked about. Others are asked about as tunnels.
     #[serde(default)]
     pub opened: Vec<Opened>,
+    /// The task's own authority, which signs for those hosts. Without it nothing is opened.
+    #[serde(default)]
+    pub authority: Option<Authority>,
+    /// Roots that a person believes besides the machine's, for servers: PEM texts.
+    #[serde(default)]
+    pub roots: Vec<String>,
     /// The build, told to the mediator in the greeting.
     pub build: String,
 }
@@ -93,6 +101,8 @@ mod tests {
                 port: 443,
                 except: Vec::new(),
             }],
+            authority: Some(Authority::make("x").unwrap()),
+            roots: vec!["-----BEGIN".into()],
             build: "0.1.0".into(),
         };
         let text = serde_json::to_string(&config).unwrap();

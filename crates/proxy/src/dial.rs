@@ -8,21 +8,28 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 
 use bailiwick_gate::Refusal;
-use bailiwick_model::{Code, Host, Obligation, Request, Resource, Verb};
+use bailiwick_model::{Code, Host, Obligation, Opened, Request, Resource, Verb};
 use tokio::net::TcpStream;
 
 use crate::caller::Caller;
+use crate::certificates::Issuer;
 use crate::channel::{Channel, Effect};
 use crate::limits;
 use crate::names::Names;
 use crate::refusal::Refused;
 use crate::synthetic::Synthetic;
+use crate::upstream::Upstream;
 
 /// What all services share.
 pub(crate) struct Gate {
     pub(crate) channel: Channel,
     pub(crate) names: Names,
     pub(crate) synthetic: Mutex<Synthetic>,
+    /// Hosts whose connections are opened.
+    pub(crate) opened: Vec<Opened>,
+    /// What signs for them; without it none is.
+    pub(crate) issuer: Option<Issuer>,
+    pub(crate) upstream: Upstream,
 }
 
 /// A connection that was allowed and made.

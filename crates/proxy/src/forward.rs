@@ -6,20 +6,21 @@
 //! anew, so that nothing in a head or a body is read as another request by the server.
 //! See: RFC 9110 section 7.6 (what a proxy passes on), RFC 9112 sections 3.2 and 6.3.
 
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bailiwick_gate::Refusal;
-use bailiwick_model::{Code, Host, HttpUrl, Method, Request, Resource, Scheme, Verb};
+use bailiwick_model::{Code, Host, Method, Request, Resource, Scheme, Verb};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as _, Bytes, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::caller::Caller;
 use crate::channel::Effect;
@@ -27,8 +28,10 @@ use crate::dial::{Gate, Reached};
 use crate::last::OWN_HOST;
 use crate::limits;
 use crate::refusal::Refused;
+use crate::road::Road;
 use crate::serve::Seat;
 use crate::tunnel::{Meter, Metered};
+use crate::upstream::UpstreamFault;
 
 /// The body of an answer.
 pub(crate) type Body = BoxBody<Bytes, hyper::Error>;
@@ -36,145 +39,6 @@ pub(crate) type Body = BoxBody<Bytes, hyper::Error>;
 /// A body that is there already.
 pub(crate) fn whole(text: impl Into<Bytes>) -> Body {
     Full::new(text.into()).map_err(|never| match never {}).boxed()
-}
-
-/// By which road a request came in, which says for whom it can be meant.
-#[derive(Debug, Clone)]
-pub(crate) enum Road {
-    /// Through the proxy: the request says for whom.
-    Proxy,
-    /// Straight, to a socket that stands for one host and port.
-    Straight {
-        /// The host.
-        host: Host,
-        /// The port.
-        port: u16,
-    },
-    /// Straight, to an address that stands for no name: the Host line says which is meant.
-    Address {
-        /// The address.
-        address: IpAddr,
-        /// The port.
-        port: u16,
-    },
-    /// Straight, to a socket that stands for a port of the machine's loopback.
-    Loopback {
-        /// The port.
-        port: u16,
-    },
-}
-
-/// What is wrong with a request before anything is asked about it.
-type Flaw = (Code, String);
-
-fn flaw(code: Code, why: impl Into<String>) -> Flaw {
-    (code, why.into())
-}
-
-impl Road {
-    /// The one URL that a request is for.
-    pub(crate) fn url_of(&self, uri: &Uri, headers: &HeaderMap) -> Result<HttpUrl, Flaw> {
-        if let Self::Address { address, port } = self {
-            return Self::named(*address, *port, headers)?.url_of(uri, headers);
-        }
-        let url = match (self, uri.scheme_str()) {
-            (Self::Proxy, None) => {
-                return Err(flaw(
-                    Code::MalformedRequest,
-                    "a proxy is asked for a whole url, `http://host/path`",
-                ));
-            }
-            (_, Some(_)) => {
-                HttpUrl::parse(&uri.to_string()).map_err(|fault| flaw(Code::MalformedRequest, fault.to_string()))?
-            }
-            (Self::Straight { host, port }, None) => Self::own(host.clone(), *port, uri)?,
-            (Self::Address { address, port }, None) => Self::own(Host::Address(*address), *port, uri)?,
-            (Self::Loopback { port }, None) => Self::own(Host::Address([127, 0, 0, 1].into()), *port, uri)?,
-        };
-        if url.scheme == Scheme::Https {
-            return Err(flaw(
-                Code::MalformedRequest,
-                "https is asked for with CONNECT, so that the client itself speaks TLS",
-            ));
-        }
-        self.check_target(&url.host, url.port, "the request line")?;
-        let mut named = headers.get_all(header::HOST).iter();
-        match (named.next(), named.next(), self) {
-            (Some(_), Some(_), _) => return Err(flaw(Code::MalformedRequest, "there are two Host lines")),
-            (None, _, Self::Proxy) => {}
-            (None, _, Self::Straight { .. } | Self::Address { .. } | Self::Loopback { .. }) => {
-                return Err(flaw(Code::MalformedRequest, "there is no Host line"));
-            }
-            (Some(line), None, _) => {
-                let text = line
-                    .to_str()
-                    .map_err(|_| flaw(Code::MalformedRequest, "the Host line is not text"))?;
-                let (host, port) = HttpUrl::authority(text, Scheme::Http.default_port())
-                    .map_err(|fault| flaw(Code::MalformedRequest, format!("the Host line: {fault}")))?;
-                match self {
-                    Self::Proxy if (&host, port) != (&url.host, url.port) => {
-                        return Err(flaw(
-                            Code::NameMismatch,
-                            format!("the Host line names `{text}`, the request line another host"),
-                        ));
-                    }
-                    Self::Proxy => {}
-                    Self::Straight { .. } | Self::Address { .. } | Self::Loopback { .. } => {
-                        self.check_target(&host, port, "the Host line")?;
-                    }
-                }
-            }
-        }
-        match self {
-            Self::Proxy | Self::Straight { .. } | Self::Address { .. } => Ok(url),
-            // Whatever the spelling, one address is asked about.
-            Self::Loopback { port } => {
-                HttpUrl::from_parts(Scheme::Http, Host::Address([127, 0, 0, 1].into()), *port, &url.target())
-                    .map_err(|fault| flaw(Code::MalformedRequest, fault.to_string()))
-            }
-        }
-    }
-
-    /// The road to the host that the Host line names. An address there is the address that was connected to, and this
-    /// machine is not elsewhere.
-    fn named(address: IpAddr, port: u16, headers: &HeaderMap) -> Result<Self, Flaw> {
-        let line = headers.get(header::HOST).and_then(|line| line.to_str().ok());
-        let named = line.and_then(|text| HttpUrl::authority(text, Scheme::Http.default_port()).ok());
-        let host = match named {
-            Some((host @ Host::Name(_), _)) if !host.is_localhost() => host,
-            // What is missing or wrong is told further on.
-            _ => Host::Address(address),
-        };
-        Ok(Self::Straight { host, port })
-    }
-
-    fn own(host: Host, port: u16, uri: &Uri) -> Result<HttpUrl, Flaw> {
-        let target = uri.path_and_query().map_or("/", |target| target.as_str());
-        HttpUrl::from_parts(Scheme::Http, host, port, target)
-            .map_err(|fault| flaw(Code::MalformedRequest, fault.to_string()))
-    }
-
-    /// Refuses a host and port that this road does not lead to.
-    fn check_target(&self, host: &Host, port: u16, place: &str) -> Result<(), Flaw> {
-        let fits = match self {
-            Self::Proxy => true,
-            Self::Straight { host: own, port: at } => own == host && *at == port,
-            Self::Address { address, port: at } => host.address() == Some(*address) && *at == port,
-            Self::Loopback { port: at } => {
-                let this_machine = host.address().is_some_and(|address| {
-                    address == std::net::IpAddr::from([127, 0, 0, 1]) || address == std::net::Ipv6Addr::LOCALHOST
-                });
-                (this_machine || host.is_localhost()) && *at == port
-            }
-        };
-        if fits {
-            return Ok(());
-        }
-        Err(flaw(
-            Code::NameMismatch,
-            format!("{place} names `{host}` port {port}, which is not what was connected to"),
-        ))
-    }
 }
 
 /// Takes out what is meant for the next machine only (RFC 9110, section 7.6.1), and all that is said to a proxy.
@@ -296,24 +160,26 @@ impl Gate {
     ) -> Result<Response<Body>, Refused> {
         let meter = Meter::new();
         let Reached { stream, mut effect, .. } = reached;
-        let server = TokioIo::new(Metered::new(stream, Arc::clone(&meter)));
-        let mut builder = hyper::client::conn::http1::Builder::new();
-        builder
-            .max_buf_size(limits::BUFFER_BYTES)
-            .max_headers(limits::HEAD_LINES)
-            .max_header_size(limits::HEAD_BYTES);
-        let (mut sender, connection) = match builder.handshake(server).await {
-            Ok(made) => made,
+        let server = Metered::new(stream, Arc::clone(&meter));
+        let secured = match &asked.resource {
+            Resource::Url(url) if url.scheme == Scheme::Https => Some(&url.host),
+            _ => None,
+        };
+        let made = match secured {
+            None => link(server, Arc::clone(&meter)).await,
+            Some(host) => match self.upstream.connect(host, server).await {
+                Ok(server) => link(server, Arc::clone(&meter)).await,
+                Err(UpstreamFault { code, why }) => {
+                    let id = effect.spent().decision();
+                    effect.settle(false, why.as_str());
+                    return Err(Refused::new(Refusal { id, code }, asked.to_string()).because(&why));
+                }
+            },
+        };
+        let mut sender = match made {
+            Ok(sender) => sender,
             Err(fault) => return Err(broken(effect, asked, &fault)),
         };
-        let watched = Arc::clone(&meter);
-        tokio::spawn(async move {
-            tokio::select! {
-                // What went wrong is told to whoever reads the answer.
-                _ = connection.with_upgrades() => {}
-                () = watched.idle() => {}
-            }
-        });
         effect.begin();
         let response = match sender.send_request(request).await {
             Ok(response) => response,
@@ -350,6 +216,27 @@ impl Gate {
         };
         Ok(Response::from_parts(head, body.boxed()))
     }
+}
+
+/// Speaks HTTP/1.1 over a stream to a server, until that ends or nothing has gone through it for too long.
+async fn link<S>(server: S, meter: Arc<Meter>) -> hyper::Result<SendRequest<Incoming>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = hyper::client::conn::http1::Builder::new();
+    builder
+        .max_buf_size(limits::BUFFER_BYTES)
+        .max_headers(limits::HEAD_LINES)
+        .max_header_size(limits::HEAD_BYTES);
+    let (sender, connection) = builder.handshake(TokioIo::new(server)).await?;
+    tokio::spawn(async move {
+        tokio::select! {
+            // What went wrong is told to whoever reads the answer.
+            _ = connection.with_upgrades() => {}
+            () = meter.idle() => {}
+        }
+    });
+    Ok(sender)
 }
 
 /// Goes on as a web socket, passed on unread.

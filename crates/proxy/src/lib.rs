@@ -13,6 +13,7 @@
 //! See: RFC 9110, 9112 (HTTP), RFC 6066 section 3 (server name), RFC 1035 (DNS); `docs/design/network.md`.
 
 mod caller;
+mod certificates;
 mod channel;
 mod config;
 mod dial;
@@ -20,21 +21,26 @@ mod dns;
 mod door;
 mod forward;
 mod greeting;
+mod intercept;
 mod last;
 pub mod limits;
 mod names;
 mod publish;
 mod refusal;
+mod road;
 mod serve;
 mod straight;
 mod strays;
 mod synthetic;
 mod tunnel;
+mod upstream;
 mod watched;
 
+pub use certificates::{Authority, CertificateFault};
 pub use config::{Config, Service};
 pub use last::OWN_HOST;
 pub use names::{Resolve, SystemResolver};
 pub use publish::{Pair, PairSender, Pairs, pairs};
 pub use serve::{GateFault, run};
 pub use synthetic::SYNTHETIC;
+pub use upstream::{BUNDLES, ROOTS};

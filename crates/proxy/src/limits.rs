@@ -79,3 +79,12 @@ pub const SYNTHETIC_NAMES: usize = 65_000;
 
 /// Size of the buffer for each direction of a tunnel, in bytes.
 pub const TUNNEL_BUFFER: usize = 64 * 1024;
+
+/// Most hosts whose certificates are kept. More are signed anew.
+pub const HOSTS_SERVED: usize = 256;
+
+/// Most TLS sessions of clients that can be taken up again, for each host.
+pub const SESSIONS: usize = 64;
+
+/// How long a TLS handshake may take, with a client after its greeting or with a server.
+pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);

@@ -58,7 +58,7 @@ impl Refused {
 
     fn status(&self) -> StatusCode {
         match self.code {
-            Code::NameUnresolved | Code::UpstreamUnreachable => StatusCode::BAD_GATEWAY,
+            Code::NameUnresolved | Code::UpstreamUnreachable | Code::UpstreamUntrusted => StatusCode::BAD_GATEWAY,
             Code::MediatorUnavailable | Code::LogUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Code::MalformedRequest | Code::NameMismatch => StatusCode::BAD_REQUEST,
             _ => StatusCode::FORBIDDEN,

@@ -11,26 +11,29 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bailiwick_model::{Code, Host};
+use bailiwick_model::{Code, Host, Scheme};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::caller::Caller;
+use crate::certificates::{CertificateFault, Issuer};
 use crate::channel::{Channel, ChannelFault};
 use crate::config::{Config, Service};
 use crate::dial::Gate;
 use crate::door::{Came, Door};
-use crate::forward::{Body, Road, whole};
+use crate::forward::{Body, whole};
 use crate::limits;
 use crate::names::{Names, Resolve};
 use crate::publish::{Pairs, join_all};
+use crate::road::Road;
 use crate::strays::watch_strays;
 use crate::synthetic::Synthetic;
+use crate::upstream::Upstream;
 
 /// Says why the gate could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +52,9 @@ pub enum GateFault {
     /// The channel failed.
     #[error(transparent)]
     Channel(#[from] ChannelFault),
+    /// The task's authority cannot be used.
+    #[error(transparent)]
+    Authority(#[from] CertificateFault),
 }
 
 /// Serves, and joins the pairs that come, until the channel closes; then closes everything and returns. Blocks; makes a runtime of its own.
@@ -89,6 +95,9 @@ async fn serve_all<R: Resolve>(
         channel,
         names: Names::new(config.hosts, resolver),
         synthetic: Mutex::new(Synthetic::default()),
+        opened: config.opened,
+        issuer: config.authority.as_ref().map(Issuer::new).transpose()?,
+        upstream: Upstream::new(config.roots),
     });
     for (service, socket) in config.sockets.into_iter().zip(sockets) {
         if service == Service::Strays {
@@ -166,7 +175,12 @@ impl Gate {
 
     async fn serve_straight(self: Arc<Self>, host: Host, port: u16, http: bool, stream: TcpStream, seat: Seat) {
         if http {
-            self.serve_http(Road::Straight { host, port }, stream, seat).await;
+            let road = Road::Straight {
+                scheme: Scheme::Http,
+                host,
+                port,
+            };
+            self.serve_http(road, stream, seat).await;
         } else {
             self.serve_stream(&host, port, stream).await;
         }
@@ -181,7 +195,16 @@ impl Gate {
     }
 
     pub(crate) async fn serve_http(self: Arc<Self>, road: Road, stream: TcpStream, seat: Seat) {
-        let caller = Arc::new(Caller::at(&stream));
+        let caller = Caller::at(&stream);
+        self.serve_requests(road, stream, caller, seat).await;
+    }
+
+    /// Serves the requests on one connection, plain or opened.
+    pub(crate) async fn serve_requests<S>(self: Arc<Self>, road: Road, stream: S, caller: Caller, seat: Seat)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let caller = Arc::new(caller);
         let road = Arc::new(road);
         let gate = Arc::clone(&self);
         let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -246,12 +269,22 @@ impl Gate {
                     .response();
             }
         };
+        let upgrade = hyper::upgrade::on(&mut request);
+        let gate = Arc::clone(self);
+        if self.opens(&host, port) {
+            tokio::spawn(async move {
+                let Ok(upgraded) = upgrade.await else { return };
+                // Through the proxy it is a socket.
+                if let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() {
+                    gate.serve_opened_tunnel(host, port, parts, seat).await;
+                }
+            });
+            return Response::new(whole(""));
+        }
         let reached = match self.open_tunnel(&host, port, caller).await {
             Ok(reached) => reached,
             Err(refused) => return refused.response(),
         };
-        let upgrade = hyper::upgrade::on(&mut request);
-        let gate = Arc::clone(self);
         tokio::spawn(async move {
             // A client that went away drops the effect, which says so.
             if let Ok(upgraded) = upgrade.await {

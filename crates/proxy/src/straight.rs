@@ -12,15 +12,15 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use bailiwick_model::{Code, Host};
+use bailiwick_model::{Code, Host, Scheme};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::caller::Caller;
 use crate::dial::Gate;
-use crate::forward::Road;
 use crate::greeting::{self, names_host};
 use crate::limits;
+use crate::road::Road;
 use crate::serve::{Seat, reset};
 use crate::synthetic::Synthetic;
 use crate::tunnel::of_greeting;
@@ -119,8 +119,19 @@ impl Gate {
             (Opening::Http, Host::Address(address)) => {
                 self.serve_http(Road::Address { address, port }, stream, seat).await
             }
-            (Opening::Http, host) => self.serve_http(Road::Straight { host, port }, stream, seat).await,
-            (Opening::Tls, Host::Address(address)) => self.serve_greeting(address, port, stream).await,
+            (Opening::Http, host) => {
+                let road = Road::Straight {
+                    scheme: Scheme::Http,
+                    host,
+                    port,
+                };
+                self.serve_http(road, stream, seat).await;
+            }
+            (Opening::Tls, Host::Address(address)) => self.serve_greeting(address, port, stream, seat).await,
+            (Opening::Tls, host) if self.opens(&host, port) => {
+                let caller = Caller::at(&stream);
+                self.serve_opened(host, port, stream, &[], caller, seat).await;
+            }
             // A host with a name that is left without a word was asked for nothing: browsers connect ahead of need.
             (Opening::Gone, Host::Name(_)) => {}
             (Opening::Tls | Opening::Other | Opening::Gone, host) => self.serve_stream(&host, port, stream).await,
@@ -128,7 +139,7 @@ impl Gate {
     }
 
     /// Serves a client that greets an address with TLS: the name in the greeting is the host.
-    async fn serve_greeting(&self, address: IpAddr, port: u16, mut stream: TcpStream) {
+    async fn serve_greeting(self: Arc<Self>, address: IpAddr, port: u16, mut stream: TcpStream, seat: Seat) {
         let act = |host: &Host| self.tunnel_request(host, port).to_string();
         let caller = Caller::at(&stream);
         let greeting = match greeting::read(&mut stream, &[]).await {
@@ -147,6 +158,11 @@ impl Gate {
         if let Err(why) = names_host(name, &host) {
             self.channel.refuse(Code::NameMismatch, &act(&host), &why).await;
             return reset(stream);
+        }
+        if self.opens(&host, port) {
+            return self
+                .serve_opened(host, port, stream, &greeting.bytes, caller, seat)
+                .await;
         }
         match self.open_tunnel(&host, port, &caller).await {
             Ok(reached) => self.join(stream, &greeting.bytes, &host, port, reached).await,

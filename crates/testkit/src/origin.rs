@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use crate::root::Root;
 use crate::web::{Answer, Heard, WebServer};
 
 /// A free port on the loopback.
@@ -30,17 +31,28 @@ impl Origin {
 
     /// Starts an origin at an address. A test that can do without a fixed port should.
     pub fn at(address: SocketAddr, reply: impl Fn(&Heard) -> Answer + Send + Sync + 'static) -> Self {
+        Self::serving(address, None, reply)
+    }
+
+    /// Starts an origin that speaks TLS, with a certificate for these names, and answers as the function says.
+    pub fn over_tls(root: &Root, names: &[&str], reply: impl Fn(&Heard) -> Answer + Send + Sync + 'static) -> Self {
+        Self::serving(ANY_PORT, Some(root.serving(names)), reply)
+    }
+
+    fn serving(
+        address: SocketAddr,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        reply: impl Fn(&Heard) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&heard);
-        let server = WebServer::start(
-            address,
-            Arc::new(move |request: &Heard| {
-                kept.lock()
-                    .expect("no thread panics with the list")
-                    .push(request.clone());
-                reply(request)
-            }),
-        );
+        let reply = move |request: &Heard| {
+            kept.lock()
+                .expect("no thread panics with the list")
+                .push(request.clone());
+            reply(request)
+        };
+        let server = WebServer::over(address, tls, Arc::new(reply));
         Self { server, heard }
     }
 

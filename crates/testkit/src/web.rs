@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
 /// Largest head and largest body that are read, in bytes.
 const MAX_HEAD: u64 = 256 * 1024;
 const MAX_BODY: u64 = 64 * 1024 * 1024;
@@ -118,6 +120,11 @@ impl std::fmt::Debug for WebServer {
 impl WebServer {
     /// Starts a server at an address; port 0 takes a free one.
     pub(crate) fn start(address: SocketAddr, reply: Arc<Reply>) -> Self {
+        Self::over(address, None, reply)
+    }
+
+    /// The same, over TLS where that is wanted.
+    pub(crate) fn over(address: SocketAddr, tls: Option<Arc<ServerConfig>>, reply: Arc<Reply>) -> Self {
         let listener = TcpListener::bind(address).unwrap_or_else(|fault| panic!("cannot listen on {address}: {fault}"));
         let address = listener.local_addr().expect("a bound socket has an address");
         let ended = Arc::new(AtomicBool::new(false));
@@ -128,8 +135,8 @@ impl WebServer {
                     break;
                 }
                 let Ok(connection) = connection else { continue };
-                let reply = Arc::clone(&reply);
-                std::thread::spawn(move || serve(&connection, &*reply));
+                let (reply, tls) = (Arc::clone(&reply), tls.clone());
+                std::thread::spawn(move || serve(connection, tls, &*reply));
             }
         });
         Self {
@@ -163,21 +170,31 @@ pub(crate) fn wake_and_join(address: &SocketAddr, accepting: Option<std::thread:
 }
 
 /// Serves one connection until it ends, a request does not parse, or an answer cannot be written.
-fn serve(connection: &TcpStream, reply: &Reply) -> Option<()> {
+fn serve(connection: TcpStream, tls: Option<Arc<ServerConfig>>, reply: &Reply) -> Option<()> {
     connection.set_read_timeout(Some(SILENCE)).ok()?;
     connection.set_nodelay(true).ok()?;
     let peer = connection.peer_addr().ok()?;
-    let mut reader = BufReader::new(connection);
+    match tls {
+        None => converse(connection, peer, reply),
+        Some(config) => {
+            let session = ServerConnection::new(config).ok()?;
+            converse(StreamOwned::new(session, connection), peer, reply)
+        }
+    }
+}
+
+fn converse<S: Read + Write>(stream: S, peer: SocketAddr, reply: &Reply) -> Option<()> {
+    let mut reader = BufReader::new(stream);
     loop {
-        let (heard, keep) = read_request(&mut reader, connection, peer)?;
-        write_answer(connection, &heard.method, &reply(&heard), keep)?;
+        let (heard, keep) = read_request(&mut reader, peer)?;
+        write_answer(reader.get_mut(), &heard.method, &reply(&heard), keep)?;
         if !keep {
             return Some(());
         }
     }
 }
 
-fn read_request(reader: &mut BufReader<&TcpStream>, mut writer: &TcpStream, peer: SocketAddr) -> Option<(Heard, bool)> {
+fn read_request<S: Read + Write>(reader: &mut BufReader<S>, peer: SocketAddr) -> Option<(Heard, bool)> {
     let mut head = reader.by_ref().take(MAX_HEAD);
     let mut line = String::new();
     head.read_line(&mut line).ok()?;
@@ -209,7 +226,9 @@ fn read_request(reader: &mut BufReader<&TcpStream>, mut writer: &TcpStream, peer
         .header("expect")
         .is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
     {
+        let writer = reader.get_mut();
         writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").ok()?;
+        writer.flush().ok()?;
     }
     heard.body = read_body(reader, &heard)?;
     let closes = heard
@@ -218,7 +237,7 @@ fn read_request(reader: &mut BufReader<&TcpStream>, mut writer: &TcpStream, peer
     Some((heard, version == "HTTP/1.1" && !closes))
 }
 
-fn read_body(reader: &mut BufReader<&TcpStream>, heard: &Heard) -> Option<Vec<u8>> {
+fn read_body<S: Read>(reader: &mut BufReader<S>, heard: &Heard) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     if heard
         .header("transfer-encoding")
@@ -255,7 +274,7 @@ fn read_body(reader: &mut BufReader<&TcpStream>, heard: &Heard) -> Option<Vec<u8
     (body.len() as u64 == length).then_some(body)
 }
 
-fn write_answer(mut writer: &TcpStream, method: &str, answer: &Answer, keep: bool) -> Option<()> {
+fn write_answer(writer: &mut impl Write, method: &str, answer: &Answer, keep: bool) -> Option<()> {
     let mut head = format!("HTTP/1.1 {} {}\r\n", answer.status, phrase(answer.status));
     for (name, value) in &answer.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
@@ -281,6 +300,7 @@ fn write_answer(mut writer: &TcpStream, method: &str, answer: &Answer, keep: boo
                     chunk.extend_from_slice(part);
                     chunk.extend_from_slice(b"\r\n");
                     writer.write_all(&chunk).ok()?;
+                    writer.flush().ok()?;
                 }
             }
             writer.write_all(b"0\r\n\r\n").ok()?;

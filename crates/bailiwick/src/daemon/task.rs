@@ -525,6 +525,8 @@ fn begin(
         sockets: planning.services,
         hosts: policy.settings().hosts.clone(),
         opened: policy.settings().opened.clone(),
+        authority: None,
+        roots: Vec::new(),
         build: build(),
     };
     let fence = Arc::new(started.child.control().map_err(io("cannot keep hold of the fence"))?);

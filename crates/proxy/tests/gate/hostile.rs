@@ -125,6 +125,8 @@ fn sockets_and_services_must_fit() {
         sockets: vec![Service::Proxy],
         hosts: [].into(),
         opened: Vec::new(),
+        authority: None,
+        roots: Vec::new(),
         build: "test".into(),
     };
     let (ours, _theirs) = UnixStream::pair().unwrap();

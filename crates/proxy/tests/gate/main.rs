@@ -11,6 +11,8 @@ mod speed;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod tunnels;
 #[cfg(test)]
 mod world;

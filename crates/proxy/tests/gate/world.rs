@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use bailiwick_gate::{
     Answer, Call, FrameReader, Handed, PROTOCOL, PermitTerms, Question, Refusal, decode, digest_of, encode,
 };
-use bailiwick_model::{Code, DecisionId, Host, Millis, Nonce, Obligation, Request, TaskId, Verb};
-use bailiwick_proxy::{Config, GateFault, Resolve, Service, run};
+use bailiwick_model::{Code, DecisionId, Host, HostPattern, Millis, Nonce, Obligation, Opened, Request, TaskId, Verb};
+use bailiwick_proxy::{Authority, Config, GateFault, Resolve, Service, run};
+use bailiwick_testkit::Root;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
 };
@@ -68,6 +69,7 @@ pub struct World {
     pub channel: UnixStream,
     /// Where the supervisor hands connections over, by the number of the service.
     doors: BTreeMap<usize, Arc<OwnedFd>>,
+    authority: String,
     gate: Option<JoinHandle<Result<(), GateFault>>>,
 }
 
@@ -217,6 +219,49 @@ impl World {
         zone: Zone,
         rules: impl Fn(&Request) -> Say + Send + 'static,
     ) -> Self {
+        Self::made(port_of, services, hosts, zone, |_| (), rules)
+    }
+
+    /// A gate with a proxy and a service for programs that know none, which opens connections to these hosts (`host:port`)
+    /// and believes a root of the test's. Names are pinned to the loopback.
+    pub fn opening(opened: &[String], root: &Root, rules: impl Fn(&Request) -> Say + Send + 'static) -> Self {
+        let pairs: Vec<(&str, u16)> = opened
+            .iter()
+            .map(|text| text.rsplit_once(':').unwrap())
+            .map(|(host, port)| (host, port.parse().unwrap()))
+            .collect();
+        let hosts: Vec<(&str, &str)> = pairs.iter().map(|(host, _)| (*host, "127.0.0.1")).collect();
+        let elsewhere = Service::Elsewhere {
+            streams: std::collections::BTreeSet::new(),
+        };
+        let authority = Authority::make("of a test").unwrap();
+        let believed = authority.certificate().to_owned();
+        let adjust = |config: &mut Config| {
+            config.authority = Some(authority);
+            config.roots = vec![root.pem().to_owned()];
+            config.opened = pairs
+                .iter()
+                .map(|(host, port)| Opened {
+                    host: HostPattern::parse(host).unwrap(),
+                    port: *port,
+                    except: Vec::new(),
+                })
+                .collect();
+        };
+        let services = vec![Service::Proxy, elsewhere, Service::DnsStream];
+        let mut world = Self::made(|_| 0, services, &hosts, Zone::default(), adjust, rules);
+        world.authority = believed;
+        world
+    }
+
+    fn made(
+        port_of: impl Fn(&Service) -> u16,
+        services: Vec<Service>,
+        hosts: &[(&str, &str)],
+        zone: Zone,
+        adjust: impl FnOnce(&mut Config),
+        rules: impl Fn(&Request) -> Say + Send + 'static,
+    ) -> Self {
         let mut addresses = Vec::new();
         let mut sockets: Vec<OwnedFd> = Vec::new();
         let mut doors = BTreeMap::new();
@@ -237,7 +282,7 @@ impl World {
                 sockets.push(socket.into());
             }
         }
-        let config = Config {
+        let mut config = Config {
             task: TaskId([7; 8]),
             sockets: services,
             hosts: hosts
@@ -245,8 +290,11 @@ impl World {
                 .map(|(name, address)| (Host::parse(name).unwrap(), address.parse().unwrap()))
                 .collect(),
             opened: Vec::new(),
+            authority: None,
+            roots: Vec::new(),
             build: "test".into(),
         };
+        adjust(&mut config);
         let (ours, theirs) = UnixStream::pair().unwrap();
         let log = Log::default();
         let channel = ours.try_clone().unwrap();
@@ -260,8 +308,14 @@ impl World {
             addresses,
             channel,
             doors,
+            authority: String::new(),
             gate: Some(gate),
         }
+    }
+
+    /// What a client inside believes: the gate's authority, as PEM.
+    pub fn believed(&self) -> &str {
+        &self.authority
     }
 
     /// A gate with one proxy, names pinned to the loopback.
