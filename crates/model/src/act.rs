@@ -9,8 +9,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::command_pattern::{CommandError, CommandPattern};
+use crate::host_pattern::{HostPattern, split_port};
 use crate::path::AbsPath;
-use crate::pattern::{ANY_PORT, HostPattern, PathPattern, PatternError, UrlPattern, refuse_other_forms, split_port};
+use crate::pattern::{ANY_PORT, PathPattern, PatternError, UrlPattern, refuse_other_forms};
 use crate::secret::{SecretError, SecretPattern};
 
 /// An HTTP method (RFC 9110, section 9), upper-case.

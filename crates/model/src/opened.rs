@@ -5,7 +5,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
-use crate::pattern::{ANY_PORT, HostPattern};
+use crate::host_pattern::HostPattern;
+use crate::pattern::ANY_PORT;
 
 /// A host and port whose TLS connections are opened.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

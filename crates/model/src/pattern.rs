@@ -1,4 +1,4 @@
-//! Patterns over paths, hosts and URLs: `*` is one segment (or a part of one), `**` any number.
+//! Patterns over paths and URLs: `*` is one segment (or a part of one), `**` any number.
 //!
 //! Promises: P4 (a pattern that cannot be read is an error), P5. Trust: patterns come from people's rule files; what
 //! they are matched against is in normal form already (`path`, `host`, `url`).
@@ -7,9 +7,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
-use crate::host::{Host, HostError};
+use crate::host::HostError;
+use crate::host_pattern::{HostPattern, split_port};
 use crate::path::{AbsPath, PathError};
 use crate::url::{HttpUrl, Scheme};
 
@@ -37,6 +36,9 @@ pub enum PatternError {
     /// Its wildcard host has no literal part.
     #[error("`{0}` has no literal label: write `**` for any host, or name a domain as in `*.example.com`")]
     OpenHost(String),
+    /// What should be a registrable domain is an address.
+    #[error("`{0}` is no site: write a domain as in `site:example.com`")]
+    Site(String),
     /// Its port is none.
     #[error("`{0}` is not a port")]
     Port(String),
@@ -143,8 +145,8 @@ fn set(states: &mut [bool], place: usize) {
     }
 }
 
-/// Matches one segment against text in which `*` stands for any run of characters.
-fn segment_matches(pattern: &str, segment: &str) -> bool {
+/// Matches text against a pattern in which `*` stands for any run of characters.
+pub(crate) fn segment_matches(pattern: &str, segment: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == segment;
     };
@@ -305,99 +307,6 @@ pub(crate) fn refuse_other_forms(text: &str) -> Result<(), PatternError> {
     }
 }
 
-/// A pattern over hosts: one host, `*.example.com` (one label more), `**.example.com` (any number), `**` (any host).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HostPattern {
-    /// Any host.
-    Any,
-    /// One host.
-    Exact(Host),
-    /// The names below a domain, not the domain itself.
-    Below {
-        /// The domain.
-        domain: String,
-        /// True for `**`: any number of labels more; false for `*`: one.
-        deep: bool,
-    },
-}
-
-impl HostPattern {
-    /// Reads a host pattern.
-    pub fn parse(text: &str) -> Result<Self, PatternError> {
-        if text == "**" {
-            return Ok(Self::Any);
-        }
-        let (deep, rest) = match (text.strip_prefix("**."), text.strip_prefix("*.")) {
-            (Some(rest), _) => (true, rest),
-            (None, Some(rest)) => (false, rest),
-            (None, None) if text.contains('*') => return Err(PatternError::OpenHost(text.into())),
-            (None, None) => return Ok(Self::Exact(Host::parse(text)?)),
-        };
-        if rest.contains('*') {
-            return Err(PatternError::OpenHost(text.into()));
-        }
-        match Host::parse(rest)? {
-            Host::Name(domain) => Ok(Self::Below { domain, deep }),
-            Host::Address(_) => Err(PatternError::OpenHost(text.into())),
-        }
-    }
-
-    /// True when the pattern covers this host.
-    pub fn covers(&self, host: &Host) -> bool {
-        match (self, host) {
-            (Self::Any, _) => true,
-            (Self::Exact(own), other) => own == other,
-            (Self::Below { domain, deep }, Host::Name(name)) => name
-                .strip_suffix(domain.as_str())
-                .and_then(|head| head.strip_suffix('.'))
-                .is_some_and(|head| !head.is_empty() && (*deep || !head.contains('.'))),
-            (Self::Below { .. }, Host::Address(_)) => false,
-        }
-    }
-
-    /// True when this pattern covers no host that `wide` does not.
-    pub fn is_within(&self, wide: &Self) -> bool {
-        match (self, wide) {
-            (_, Self::Any) => true,
-            (Self::Any, _) | (Self::Below { .. }, Self::Exact(_)) => false,
-            (Self::Exact(host), _) => wide.covers(host),
-            (
-                Self::Below { domain, deep },
-                Self::Below {
-                    domain: over,
-                    deep: open,
-                },
-            ) => {
-                let same = domain == over;
-                let inside = domain
-                    .strip_suffix(over.as_str())
-                    .is_some_and(|head| head.ends_with('.'));
-                (same && (*open || !*deep)) || (inside && *open)
-            }
-        }
-    }
-
-    /// How many bytes of the host are literal: longer is narrower.
-    pub fn literal_len(&self) -> usize {
-        match self {
-            Self::Any => 0,
-            Self::Exact(host) => host.to_string().len().saturating_add(2),
-            Self::Below { domain, deep } => domain.len().saturating_add(usize::from(!deep)),
-        }
-    }
-}
-
-impl fmt::Display for HostPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => f.write_str("**"),
-            Self::Exact(host) => write!(f, "{host}"),
-            Self::Below { domain, deep: true } => write!(f, "**.{domain}"),
-            Self::Below { domain, deep: false } => write!(f, "*.{domain}"),
-        }
-    }
-}
-
 /// A pattern over URLs: `scheme://host[:port][/path]`. Without a path it covers every path. The query is not looked at.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UrlPattern {
@@ -479,21 +388,6 @@ impl UrlPattern {
     }
 }
 
-/// Splits `host[:port]` of a pattern.
-pub(crate) fn split_port(text: &str, default: u16) -> Result<(&str, u16), PatternError> {
-    match text.rsplit_once(':') {
-        Some((host, "*")) if !host.contains(':') || host.ends_with(']') => Ok((host, ANY_PORT)),
-        Some((host, digits)) if !digits.ends_with(']') && (!host.contains(':') || host.ends_with(']')) => {
-            let port = digits
-                .parse()
-                .ok()
-                .filter(|port| *port != 0 && !digits.starts_with('+'));
-            Ok((host, port.ok_or_else(|| PatternError::Port(digits.into()))?))
-        }
-        _ => Ok((text, default)),
-    }
-}
-
 impl fmt::Display for UrlPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", self.scheme.as_str(), self.host)?;
@@ -509,26 +403,27 @@ impl fmt::Display for UrlPattern {
 /// Prints, reads and sends a pattern as its text.
 macro_rules! as_text {
     ($name:ident) => {
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, "`{self}`")
             }
         }
-        impl Serialize for $name {
+        impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
-        impl<'de> Deserialize<'de> for $name {
+        impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                Self::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+                Self::parse(&<String as serde::Deserialize>::deserialize(deserializer)?)
+                    .map_err(serde::de::Error::custom)
             }
         }
     };
 }
+pub(crate) use as_text;
 as_text!(PathPattern);
 as_text!(UrlPattern);
-as_text!(HostPattern);
 
 impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -622,9 +517,6 @@ mod tests {
         for bad in ["/a/[ab]", "/a/?", "/a/{b,c}"] {
             assert!(refuse_other_forms(bad).is_err(), "{bad}");
         }
-        for bad in ["*.*", "*", "a.*.b", "**.*", "*.127.0.0.1", "a b"] {
-            assert!(HostPattern::parse(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]
@@ -642,14 +534,6 @@ mod tests {
         ] {
             assert_eq!(pattern(narrow).is_within(&pattern(wide)), want, "{narrow} in {wide}");
         }
-        let hosts = |narrow: &str, wide: &str| {
-            HostPattern::parse(narrow)
-                .unwrap()
-                .is_within(&HostPattern::parse(wide).unwrap())
-        };
-        assert!(hosts("*.a.test", "**.a.test") && hosts("**.b.a.test", "**.a.test") && hosts("a.test", "*.test"));
-        assert!(!hosts("**.a.test", "*.a.test") && !hosts("*.b.a.test", "*.a.test") && !hosts("**", "**.test"));
-        assert!(!hosts("**.evila.test", "**.a.test") && !hosts("a.test", "*.a.test"));
         let urls = |narrow: &str, wide: &str| {
             UrlPattern::parse(narrow)
                 .unwrap()
@@ -674,18 +558,6 @@ mod tests {
                 proptest::prop_assert!(wide.covers(&subject), "{} in {} at {}", narrow, wide, subject);
             }
         }
-    }
-
-    #[test]
-    fn hosts_are_compared_by_label() {
-        let covers =
-            |pattern: &str, host: &str| HostPattern::parse(pattern).unwrap().covers(&Host::parse(host).unwrap());
-        assert!(covers("example.com", "Example.COM."));
-        assert!(!covers("example.com", "a.example.com") && !covers("example.com", "evilexample.com"));
-        assert!(covers("*.example.com", "a.example.com") && !covers("*.example.com", "a.b.example.com"));
-        assert!(!covers("*.example.com", "example.com") && !covers("*.example.com", "evilexample.com"));
-        assert!(covers("**.example.com", "a.b.example.com") && !covers("**.example.com", "example.com"));
-        assert!(covers("**", "10.0.0.1"));
     }
 
     #[test]

@@ -14,12 +14,12 @@ pub(crate) fn narrowness(act: &Act) -> (usize, usize, bool, bool) {
     match &act.resource {
         ResourcePattern::Path(path) => (0, literal_len(path), verb, false),
         ResourcePattern::Url(url) => (
-            url.host.literal_len(),
+            url.host.narrowness(),
             url.literal_path_len(),
             verb,
             url.port != ANY_PORT,
         ),
-        ResourcePattern::Endpoint { host, port } => (host.literal_len(), 0, verb, *port != ANY_PORT),
+        ResourcePattern::Endpoint { host, port } => (host.narrowness(), 0, verb, *port != ANY_PORT),
         ResourcePattern::AnyCommand | ResourcePattern::Secret(SecretPattern::Any) => (0, 0, verb, false),
         ResourcePattern::Secret(SecretPattern::One(_)) => (0, 1, verb, false),
         ResourcePattern::Command(pattern) => (0, pattern.literal_len(), verb, pattern.exact),

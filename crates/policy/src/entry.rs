@@ -16,6 +16,7 @@ use crate::judge::{asked_for, judge};
 use crate::opened::passed;
 use crate::rule::Rule;
 use crate::settings::{bytes_of, seconds_of};
+use crate::site::unowned;
 
 /// Where a list of rules stands, which says what may be left out of each act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -298,7 +299,10 @@ impl Reader<'_> {
     pub fn private(&mut self, item: &Item) {
         for (text, span) in self.texts_of(item, "private") {
             match HostPattern::parse(&text) {
-                Ok(pattern) => self.file.settings.private.push(pattern),
+                Ok(pattern) => match unowned(&pattern) {
+                    Some((message, hint)) => self.error(span, &message, Some(hint)),
+                    None => self.file.settings.private.push(pattern),
+                },
                 Err(error) => self.error(span, &error.to_string(), None),
             }
         }

@@ -43,6 +43,7 @@ struct ByHost<T> {
     exact: HashMap<Host, T>,
     one: HashMap<String, T>,
     deep: HashMap<String, T>,
+    site: HashMap<String, T>,
     any: T,
 }
 
@@ -53,6 +54,7 @@ impl<T: Default> ByHost<T> {
             HostPattern::Exact(host) => self.exact.entry(host.clone()).or_default(),
             HostPattern::Below { domain, deep: true } => self.deep.entry(domain.clone()).or_default(),
             HostPattern::Below { domain, deep: false } => self.one.entry(domain.clone()).or_default(),
+            HostPattern::Site(domain) => self.site.entry(domain.clone()).or_default(),
         }
     }
 
@@ -62,8 +64,10 @@ impl<T: Default> ByHost<T> {
         if let Host::Name(name) = host {
             let mut domain = name.split_once('.').map(|(_, rest)| rest);
             found.extend(domain.and_then(|domain| self.one.get(domain)));
+            found.extend(self.site.get(name));
             while let Some(here) = domain {
                 found.extend(self.deep.get(here));
+                found.extend(self.site.get(here));
                 domain = here.split_once('.').map(|(_, rest)| rest);
             }
         }

@@ -10,6 +10,7 @@ use bailiwick_model::{
 };
 
 use crate::rule::host_of;
+use crate::site::unowned;
 
 /// What is wrong with a rule, and what would be right.
 pub(crate) struct Objection {
@@ -26,6 +27,9 @@ fn object<T>(message: String, hint: impl Into<String>) -> Result<T, Objection> {
 
 /// Refuses what this build cannot keep. `text` is the rule as it was written.
 pub(crate) fn judge(effect: Verdict, act: &Act, text: &str) -> Result<(), Objection> {
+    if let Some((message, hint)) = host_of(act).and_then(unowned) {
+        return object(message, hint);
+    }
     if effect == Verdict::Deny {
         return Ok(());
     }

@@ -30,6 +30,7 @@ mod proofs;
 mod rule;
 mod settings;
 mod show;
+mod site;
 mod state;
 mod trees;
 

@@ -42,7 +42,7 @@ pub(crate) fn opened(rules: &[Rule]) -> Vec<Opened> {
             continue;
         }
         let narrower = |(host, port): &&(&HostPattern, u16)| {
-            host.literal_len() >= url.host.literal_len()
+            host.narrowness() >= url.host.narrowness()
                 && host.is_within(&url.host)
                 && (*port == url.port || [*port, url.port].contains(&ANY_PORT))
         };

@@ -63,6 +63,7 @@ fn host(wild: bool) -> BoxedStrategy<String> {
             Just("**"),
             Just("*.a.test"),
             Just("**.a.test"),
+            Just("site:a.test"),
             Just("**.test"),
             Just("*.b.a.test")
         ];

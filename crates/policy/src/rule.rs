@@ -142,7 +142,7 @@ fn loopback_names(effect: Verdict, host: &HostPattern) -> Vec<HostPattern> {
     let one_of_three = matches!(host, HostPattern::Exact(host) if [&localhost(), &v4, &v6].contains(&host));
     let below = match host {
         HostPattern::Exact(host) => host.is_localhost(),
-        HostPattern::Below { domain, .. } => Host::Name(domain.clone()).is_localhost(),
+        HostPattern::Below { domain, .. } | HostPattern::Site(domain) => Host::Name(domain.clone()).is_localhost(),
         HostPattern::Any => false,
     };
     let denied = effect == Verdict::Deny && (below || one_of_three);
@@ -195,7 +195,7 @@ fn following(effect: Verdict, act: &Act) -> Vec<(Verdict, Act)> {
 fn look_up(effect: Verdict, host: &HostPattern) -> (Verdict, Act) {
     let effect = match host {
         HostPattern::Exact(_) => Verdict::Allow,
-        HostPattern::Any | HostPattern::Below { .. } => effect,
+        HostPattern::Any | HostPattern::Below { .. } | HostPattern::Site(_) => effect,
     };
     let port = Scheme::Https.default_port();
     let host = host.clone();

@@ -432,3 +432,22 @@ fn p4_roots_are_no_projects_to_say() {
          from is not a project's to say",
     );
 }
+
+#[test]
+fn p4_a_site_is_what_one_owner_has() {
+    says(
+        "[network]\nallow = [\"GET https://site:co.uk/**\"]\n",
+        "2:10: `co.uk` is a public suffix: everybody can have names below it | write a domain that has one owner, as in \
+         `site:example.co.uk`",
+    );
+    says(
+        "[network]\ndeny = [\"* https://site:www.example.com/**\"]\n",
+        "2:9: `www.example.com` is a name in the site `example.com`, and no site itself | write `site:example.com`, or \
+         `**.www.example.com` for what is below that name",
+    );
+    says(
+        "[network]\nprivate = [\"site:github.io\"]\n",
+        "2:12: `github.io` is a public suffix: everybody can have names below it | write a domain that has one owner, as in \
+         `site:example.github.io`",
+    );
+}

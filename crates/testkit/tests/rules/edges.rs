@@ -72,6 +72,7 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
         &["policy", "commands"],
         "rule files are read in one place, tables of grammars in another",
     ),
+    ("psl", &["policy"], "who owns a domain is asked where rules are read"),
     (
         "brush-parser",
         &["commands"],
