@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use bailiwick_gate::{Judged, Reading};
 use bailiwick_model::{AbsPath, TaskId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::children::Children;
@@ -188,11 +189,21 @@ impl Supervisor {
                     }
                     self.serve(held);
                 }
+                // Nobody is left who could ask: from now on the kernel answers at once (Linux 6.11).
+                Err(e) if e.raw_os_error() == Some(libc::ENOENT) && self.is_over() => break,
                 // The caller died, or a signal came.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
             }
         }
+        self.workers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// True once every thread that the filter held is gone, so that no call can come any more.
+    fn is_over(&self) -> bool {
+        let mut watched = [PollFd::new(&self.listener, PollFlags::empty())];
+        let told = poll(&mut watched, Some(&Timespec::default()));
+        told.is_ok() && watched.iter().any(|watched| watched.revents().contains(PollFlags::HUP))
     }
 
     fn serve(self: &Arc<Self>, held: Held) {
