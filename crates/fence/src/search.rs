@@ -8,9 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
+use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use bailiwick_gate::{BindMode, LaunchFault, Protected, Protection};
 use bailiwick_model::{AbsPath, Code, PathPattern};
@@ -25,6 +28,10 @@ use crate::trees::{Tree, Trees};
 const MAX_FOUND: usize = 20_000;
 /// Deepest folder that is walked.
 const MAX_DEPTH: usize = 400;
+/// So many folders are walked by one thread: to start others takes as long.
+const ALONE: usize = 200;
+/// Most threads that walk.
+const MAX_WALKERS: usize = 8;
 
 /// A place that is to be protected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,22 +78,16 @@ pub(crate) fn search(top: &Top, trees: &Trees, protected: &[Protected]) -> Resul
     // What is asked about has its own server, which hides and guards there.
     let targets = trees.trees.iter().map(|tree| &tree.target).chain(&trees.asked);
     let targets: HashSet<PathBuf> = targets.map(inside).collect();
-    let mut walk = Walk {
-        top,
-        targets: &targets,
-        found: Found::default(),
-        links: Vec::new(),
-        twins: BTreeSet::new(),
-        files: None,
-        sockets: 0,
-        buffer: Vec::with_capacity(32 * 1024),
-    };
-    for tree in &trees.trees {
-        walk.tree(tree, protected)?;
+    let wanted: Vec<Wanted<'_>> = trees.trees.iter().map(|tree| Wanted::of(tree, protected)).collect();
+    let (shared, nothing) = (Shared::default(), Wanted::default());
+    let mut walk = Walk::of(top, &targets, Some(&shared));
+    for (tree, wanted) in trees.trees.iter().zip(&wanted) {
+        walk.tree(tree, wanted)?;
     }
+    walk.share()?;
     walk.linked_places(trees)?;
     if !walk.twins.is_empty() {
-        walk.other_names(trees)?;
+        walk.other_names(trees, &nothing)?;
     }
     walk.found.sockets = walk.sockets;
     Ok(walk.found)
@@ -98,6 +99,7 @@ fn inside(path: &AbsPath) -> PathBuf {
 }
 
 /// The patterns that can match in one tree, by the last name they ask for.
+#[derive(Default)]
 struct Wanted<'a> {
     named: HashMap<&'a [u8], Vec<&'a Protected>>,
     globs: Vec<(&'a str, &'a Protected)>,
@@ -108,12 +110,7 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     fn of(tree: &Tree, protected: &'a [Protected]) -> Self {
-        let mut wanted = Self {
-            named: HashMap::new(),
-            globs: Vec::new(),
-            everywhere: false,
-            all: Vec::new(),
-        };
+        let mut wanted = Self::default();
         for one in protected {
             if tree.mode == BindMode::Read && one.protection != Protection::Hide {
                 continue;
@@ -159,6 +156,11 @@ impl<'a> Wanted<'a> {
                 .iter()
                 .any(|one| seen.any(|path| one.pattern.reaches_into(path)))
     }
+}
+
+/// Nobody of the fence can list it either, or it has just gone.
+fn is_closed_or_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
 }
 
 /// Matches one name; `*` stands for any text. A first sieve: the pattern itself has the last word.
@@ -237,6 +239,67 @@ fn named_above(pattern: &PathPattern, path: &AbsPath) -> impl Iterator<Item = us
     (1..depth).filter(move |above| *above < after || depth.saturating_sub(*above) <= before)
 }
 
+/// A folder that is left to whoever has time.
+struct Left<'a> {
+    tree: &'a Tree,
+    wanted: &'a Wanted<'a>,
+    below: PathBuf,
+    guarded: bool,
+    depth: usize,
+}
+
+/// What several threads walk together.
+#[derive(Default)]
+struct Shared<'a> {
+    folders: Mutex<Folders<'a>>,
+    changed: Condvar,
+    /// Threads that have nothing to walk.
+    idle: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Folders<'a> {
+    left: Vec<Left<'a>>,
+    /// Threads that walk, and may leave more.
+    busy: usize,
+}
+
+impl<'a> Shared<'a> {
+    fn folders(&self) -> MutexGuard<'_, Folders<'a>> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leave(&self, folder: Left<'a>) {
+        self.folders().left.push(folder);
+        self.changed.notify_one();
+    }
+
+    /// The next folder; none once all is walked. Whoever has one tells [`done`](Self::done).
+    fn next(&self) -> Option<Left<'a>> {
+        let mut folders = self.folders();
+        loop {
+            if let Some(next) = folders.left.pop() {
+                folders.busy = folders.busy.saturating_add(1);
+                return Some(next);
+            }
+            if folders.busy == 0 {
+                return None;
+            }
+            self.idle.fetch_add(1, Ordering::Relaxed);
+            folders = self.changed.wait(folders).unwrap_or_else(PoisonError::into_inner);
+            self.idle.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn done(&self) {
+        let mut folders = self.folders();
+        folders.busy = folders.busy.saturating_sub(1);
+        if folders.busy == 0 {
+            self.changed.notify_all();
+        }
+    }
+}
+
 struct Walk<'a> {
     top: &'a Top,
     targets: &'a HashSet<PathBuf>,
@@ -249,11 +312,106 @@ struct Walk<'a> {
     files: Option<Vec<(PathBuf, u64, u64)>>,
     sockets: usize,
     buffer: Vec<u8>,
+    /// Where folders are left for others; none where one walks alone.
+    shared: Option<&'a Shared<'a>>,
+    /// How many folders were walked.
+    walked: usize,
+    /// True once other threads walk as well.
+    sharing: bool,
 }
 
-impl Walk<'_> {
-    fn tree(&mut self, tree: &Tree, protected: &[Protected]) -> Result<(), LaunchFault> {
-        let wanted = Wanted::of(tree, protected);
+impl<'a> Walk<'a> {
+    fn of(top: &'a Top, targets: &'a HashSet<PathBuf>, shared: Option<&'a Shared<'a>>) -> Self {
+        Self {
+            top,
+            targets,
+            found: Found::default(),
+            links: Vec::new(),
+            twins: BTreeSet::new(),
+            files: None,
+            sockets: 0,
+            buffer: Vec::with_capacity(32 * 1024),
+            shared,
+            walked: 0,
+            sharing: false,
+        }
+    }
+
+    /// Walks what was left, with as many threads as there are processors.
+    fn share(&mut self) -> Result<(), LaunchFault> {
+        let Some(shared) = self.shared.filter(|shared| !shared.folders().left.is_empty()) else {
+            return Ok(());
+        };
+        let others = std::thread::available_parallelism()
+            .map_or(1, NonZeroUsize::get)
+            .min(MAX_WALKERS);
+        let (top, targets) = (self.top, self.targets);
+        self.sharing = true;
+        let walks = std::thread::scope(|scope| {
+            let walkers = (1..others).map_while(|_| {
+                let walk = move || {
+                    let mut walk = Walk::of(top, targets, Some(shared));
+                    walk.sharing = true;
+                    walk.what_is_left(shared).map(|()| walk)
+                };
+                std::thread::Builder::new().spawn_scoped(scope, walk).ok()
+            });
+            let walkers: Vec<_> = walkers.collect();
+            let own = self.what_is_left(shared);
+            let mut walks = Vec::new();
+            for walker in walkers {
+                let lost = |_| {
+                    failed(
+                        "cannot search for what is protected",
+                        "a thread of the search broke off",
+                    )
+                };
+                walks.push(walker.join().map_err(lost)??);
+            }
+            own.map(|()| walks)
+        })?;
+        for walk in walks {
+            self.add(walk)?;
+        }
+        Ok(())
+    }
+
+    fn what_is_left(&mut self, shared: &Shared<'a>) -> Result<(), LaunchFault> {
+        while let Some(mut left) = shared.next() {
+            let at = inside(&left.tree.target).join(&left.below);
+            let walked = match self.open(&at) {
+                Ok(folder) => {
+                    let Left {
+                        tree,
+                        wanted,
+                        guarded,
+                        depth,
+                        ..
+                    } = left;
+                    self.folder(&folder, tree, wanted, &mut left.below, guarded, depth)
+                }
+                Err(errno) if is_closed_or_gone(errno) => Ok(()),
+                Err(errno) => Err(self.lost(&at, errno)),
+            };
+            shared.done();
+            walked?;
+        }
+        Ok(())
+    }
+
+    /// Adds what another thread has found.
+    fn add(&mut self, other: Walk<'_>) -> Result<(), LaunchFault> {
+        for (at, place) in other.found.places {
+            self.take_as(&at, place)?;
+        }
+        self.found.named.extend(other.found.named);
+        self.links.extend(other.links);
+        self.twins.extend(other.twins);
+        self.sockets = self.sockets.saturating_add(other.sockets);
+        Ok(())
+    }
+
+    fn tree(&mut self, tree: &'a Tree, wanted: &'a Wanted<'a>) -> Result<(), LaunchFault> {
         let at = inside(&tree.target);
         let top = Seen::of(tree, Path::new(""));
         let meant = |one: &&&Protected| one.protection != Protection::GuardFile || !tree.folder;
@@ -278,7 +436,7 @@ impl Walk<'_> {
             Err(Errno::ACCESS) => return Ok(()),
             Err(errno) => return Err(self.lost(&at, errno)),
         };
-        self.folder(&folder, tree, &wanted, &mut PathBuf::new(), false, 0)
+        self.folder(&folder, tree, wanted, &mut PathBuf::new(), false, 0)
     }
 
     fn open(&self, at: &Path) -> rustix::io::Result<OwnedFd> {
@@ -297,12 +455,13 @@ impl Walk<'_> {
     fn folder(
         &mut self,
         folder: &OwnedFd,
-        tree: &Tree,
-        wanted: &Wanted<'_>,
+        tree: &'a Tree,
+        wanted: &'a Wanted<'a>,
         below: &mut PathBuf,
         guarded: bool,
         depth: usize,
     ) -> Result<(), LaunchFault> {
+        self.walked = self.walked.saturating_add(1);
         if depth > MAX_DEPTH {
             return Err(LaunchFault {
                 code: Code::LimitReached,
@@ -359,8 +518,8 @@ impl Walk<'_> {
         folder: &OwnedFd,
         name: &OsStr,
         kind: FileType,
-        tree: &Tree,
-        wanted: &Wanted<'_>,
+        tree: &'a Tree,
+        wanted: &'a Wanted<'a>,
         below: &mut PathBuf,
         guarded: bool,
         depth: usize,
@@ -407,11 +566,21 @@ impl Walk<'_> {
                 if !tree.personal && !wanted.reaches_into(&Seen::of(tree, below)) {
                     return Ok(());
                 }
+                let depth = depth.saturating_add(1);
+                if let Some(shared) = self.shared.filter(|shared| self.leaves(shared)) {
+                    shared.leave(Left {
+                        tree,
+                        wanted,
+                        below: below.clone(),
+                        guarded,
+                        depth,
+                    });
+                    return Ok(());
+                }
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 match openat(folder, name, flags, Mode::empty()) {
-                    Ok(next) => self.folder(&next, tree, wanted, below, guarded, depth.saturating_add(1)),
-                    // Nobody of the fence can list it either, or it has just gone.
-                    Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+                    Ok(next) => self.folder(&next, tree, wanted, below, guarded, depth),
+                    Err(errno) if is_closed_or_gone(errno) => Ok(()),
                     Err(errno) => Err(self.lost(&here, errno)),
                 }
             }
@@ -436,7 +605,29 @@ impl Walk<'_> {
         }
     }
 
+    /// True when the next folder is better walked by another thread.
+    fn leaves(&self, shared: &Shared<'_>) -> bool {
+        let others = if self.sharing {
+            shared.idle.load(Ordering::Relaxed) > 0
+        } else {
+            self.walked >= ALONE
+        };
+        others && self.files.is_none()
+    }
+
     fn take(&mut self, at: &Path, tree: &Tree, protection: Protection, folder: bool) -> Result<(), LaunchFault> {
+        let writable = tree.mode == BindMode::Write;
+        self.take_as(
+            at,
+            Place {
+                protection,
+                writable,
+                folder,
+            },
+        )
+    }
+
+    fn take_as(&mut self, at: &Path, place: Place) -> Result<(), LaunchFault> {
         if self.found.places.len() >= MAX_FOUND {
             return Err(LaunchFault {
                 code: Code::LimitReached,
@@ -447,12 +638,9 @@ impl Walk<'_> {
                 )
             });
         }
-        let place = self.found.places.entry(at.to_path_buf()).or_insert(Place {
-            protection,
-            writable: tree.mode == BindMode::Write,
-            folder,
-        });
-        place.protection = place.protection.max(protection);
+        let protection = place.protection;
+        let known = self.found.places.entry(at.to_path_buf()).or_insert(place);
+        known.protection = known.protection.max(protection);
         Ok(())
     }
 
@@ -507,16 +695,15 @@ impl Walk<'_> {
     }
 
     /// Walks again for other names of protected files.
-    fn other_names(&mut self, trees: &Trees) -> Result<(), LaunchFault> {
+    fn other_names(&mut self, trees: &'a Trees, nothing: &'a Wanted<'a>) -> Result<(), LaunchFault> {
         let twins = std::mem::take(&mut self.twins);
         self.files = Some(Vec::new());
         let known: BTreeSet<PathBuf> = self.found.places.keys().cloned().collect();
         let sockets = self.sockets;
         for tree in trees.trees.iter().filter(|tree| tree.personal) {
-            let nothing = Wanted::of(tree, &[]);
             let at = inside(&tree.target);
             if let (true, Ok(folder)) = (tree.folder, self.open(&at)) {
-                self.folder(&folder, tree, &nothing, &mut PathBuf::new(), false, 0)?;
+                self.folder(&folder, tree, nothing, &mut PathBuf::new(), false, 0)?;
             }
             for (at, device, inode) in self.files.replace(Vec::new()).unwrap_or_default() {
                 // What lies in a guarded folder is guarded with it.

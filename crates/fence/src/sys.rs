@@ -231,6 +231,13 @@ pub(crate) fn child_signals() -> io::Result<OwnedFd> {
         if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) != 0 {
             return last_error();
         }
+        // Children that only stop tell nothing: each start that is looked at does.
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = libc::SIG_DFL;
+        action.sa_flags = libc::SA_NOCLDSTOP;
+        if libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) != 0 {
+            return last_error();
+        }
         let told = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         if told < 0 {
             last_error()

@@ -102,6 +102,20 @@ fn same(one: &There, other: &There) -> bool {
     (one.stat.st_dev, one.stat.st_ino) == (other.stat.st_dev, other.stat.st_ino)
 }
 
+/// Reads what the kernel tells of a process, which says no size ahead, in as few calls as can be.
+fn whole(path: &str) -> rustix::io::Result<Vec<u8>> {
+    let file = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut bytes = Vec::with_capacity(16 * 1024);
+    loop {
+        if bytes.len() == bytes.capacity() {
+            bytes.reserve(bytes.len());
+        }
+        if rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes))? == 0 {
+            return Ok(bytes);
+        }
+    }
+}
+
 /// Texts that each end with NUL.
 fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     let Some(bytes) = bytes
@@ -115,7 +129,7 @@ fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 impl Begun {
     fn of(process: i32) -> Result<Self, Errno> {
-        let read = |name: &str| fs::read(format!("/proc/{process}/{name}")).map_err(|_| Errno::SRCH);
+        let read = |name: &str| whole(&format!("/proc/{process}/{name}")).map_err(|_| Errno::SRCH);
         let exe = openat(
             CWD,
             format!("/proc/{process}/exe"),
