@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio as ProcessStdio};
+use std::sync::Arc;
 
 use bailiwick_gate::{FencePlan, FenceReport, Launch, LaunchFault, Spent};
 use bailiwick_model::Code;
@@ -34,6 +35,8 @@ pub struct Lines {
     pub brokers: Option<OwnedFd>,
     /// What the program is handed, where the plan says so.
     pub secret: Option<OwnedFd>,
+    /// Contents of files, as many as the plan says.
+    pub contents: Vec<Arc<OwnedFd>>,
 }
 
 /// The channel to a launcher, and the process at its end.
@@ -114,13 +117,14 @@ impl Launcher {
             .transpose()
             .map_err(lost)?;
         let brokers = closed(lines.brokers).map_err(lost)?;
-        let secret = lines.secret;
+        let (secret, contents) = (lines.secret, lines.contents);
         let along = [&supervisor, &brokers].into_iter().chain(&files).chain(&secret);
+        let along = along.chain(contents.iter().map(AsRef::as_ref));
         let along = along.chain(stdio.iter().flatten());
         let along: Vec<BorrowedFd<'_>> = along.map(AsFd::as_fd).collect();
         line.channel.send(&Say::order(plan), &along).map_err(lost)?;
         drop(along);
-        drop((stdio, supervisor, files, brokers, secret));
+        drop((stdio, supervisor, files, brokers, secret, contents));
         match line.channel.receive::<Hear>().map_err(lost)? {
             Some(Hear::Started {
                 report,

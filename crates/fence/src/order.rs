@@ -5,7 +5,7 @@
 //! nothing left to refuse but what the machine refuses.
 //! Not here: the bytes (`channel`).
 
-use bailiwick_gate::{Bind, FencePlan, FenceReport, LaunchFault, ListenKind, PROTOCOL, Stdio};
+use bailiwick_gate::{Bind, Content, FencePlan, FenceReport, LaunchFault, ListenKind, PROTOCOL, Stdio};
 use bailiwick_model::{AbsPath, Level};
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,12 @@ use crate::fault::failed;
 
 /// Most sockets that may be asked for: they are handed over in one message, beside a terminal.
 const MAX_LISTEN: usize = 64;
+
+/// Most contents of files that come along as descriptors.
+const MAX_HANDED: usize = 16;
+
+/// Largest content of a file that comes along, in bytes.
+pub(crate) const MAX_CONTENT: u64 = 16 << 20;
 
 /// Most trees that are asked about: each has threads of its own.
 const MAX_ASKED: usize = 32;
@@ -22,7 +28,7 @@ const MAX_ASKED: usize = 32;
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Say {
     /// Starts the program. The supervisor's line to the mediator comes along, that to brokers, that of the server of ask trees
-    /// where there are any, a secret, and three pipes where the plan says so.
+    /// where there are any, a secret, contents of files, and three pipes where the plan says so.
     Order {
         /// The version of these words.
         protocol: u32,
@@ -148,6 +154,7 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
     let wanted = 2usize
         .saturating_add(usize::from(plan.is_served()))
         .saturating_add(usize::from(plan.secret))
+        .saturating_add(plan.handed)
         .saturating_add(pipes);
     if descriptors != wanted {
         return refuse(format!("{descriptors} descriptors came along, {wanted} are needed"));
@@ -170,6 +177,17 @@ pub(crate) fn check(protocol: u32, plan: &FencePlan, descriptors: usize) -> Resu
         .find(|(name, _)| name.is_empty() || name.contains('='))
     {
         return refuse(format!("`{name}` is not the name of a variable"));
+    }
+    if plan.handed > MAX_HANDED {
+        return refuse(format!("more than {MAX_HANDED} contents of files"));
+    }
+    let none = |content: &Content| match content {
+        Content::Text(_) => false,
+        Content::Handed(number) => *number >= plan.handed,
+        Content::Bytes(_) => true,
+    };
+    if let Some((path, _)) = plan.files.iter().find(|(_, content)| none(content)) {
+        return refuse(format!("what `{path}` holds has not come along"));
     }
     if plan.listen.len() > MAX_LISTEN {
         return refuse(format!("more than {MAX_LISTEN} listening sockets"));

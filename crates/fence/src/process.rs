@@ -112,7 +112,7 @@ impl Scratch {
         for (path, content) in &plan.files {
             let path = path.to_path_buf();
             if inside(&path) {
-                fs::write(&path, content).or_say(|| format!("cannot write `{}`", path.display()))?;
+                fs::write(&path, content.bytes()).or_say(|| format!("cannot write `{}`", path.display()))?;
             }
         }
         for (at, to) in &plan.links {

@@ -224,7 +224,7 @@ impl Root {
         }
         plan.files
             .iter()
-            .try_for_each(|(path, content)| self.file(path, content))
+            .try_for_each(|(path, content)| self.file(path, content.bytes()))
     }
 
     /// Makes a link of the machine's anew, unless a tree shows it already.
@@ -290,7 +290,7 @@ impl Root {
     }
 
     /// Writes a small file: into the root itself where that is its place, else over what a tree shows there.
-    fn file(&self, path: &AbsPath, content: &str) -> Result<(), LaunchFault> {
+    fn file(&self, path: &AbsPath, content: &[u8]) -> Result<(), LaunchFault> {
         let say = || format!("cannot write `{}` inside", path.as_str());
         let mut path = path.to_path_buf();
         // A name that is a link, like many an `/etc/resolv.conf`: what counts is the file it leads to, inside.
@@ -311,14 +311,14 @@ impl Root {
             if let Some(folder) = folder.and_then(|folder| AbsPath::new(folder).ok()) {
                 self.place(&folder, false)?;
             }
-            if let Ok(_made) = new_file(&self.top, inside, content.as_bytes(), 0o644) {
+            if let Ok(_made) = new_file(&self.top, inside, content, 0o644) {
                 let made = clone_of(&self.top, inside).or_say(say)?;
                 // It may have been made inside a writable tree: there it would be the agent's to change.
                 sys::add_mount_flags(&made, MountAttrFlags::MOUNT_ATTR_RDONLY, false).or_say(say)?;
                 return attach(&made, &self.top, inside).or_say(say);
             }
         }
-        new_file(&self.top, PASSING, content.as_bytes(), 0o644).or_say(say)?;
+        new_file(&self.top, PASSING, content, 0o644).or_say(say)?;
         let made = clone_of(&self.top, PASSING).or_say(say)?;
         sys::add_mount_flags(&made, MountAttrFlags::MOUNT_ATTR_RDONLY, false).or_say(say)?;
         let done = attach(&made, &self.top, inside).or_say(say);

@@ -5,11 +5,12 @@
 //! As root it stays root, so that it can remove what it made; the process that builds the fence gives root up.
 //! Not here: what the fence is made of (`inside`).
 
+use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bailiwick_gate::{FencePlan, Judged, LaunchFault, Reading};
+use bailiwick_gate::{Content, FencePlan, Judged, LaunchFault, Reading};
 use bailiwick_model::Level;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
@@ -23,7 +24,7 @@ use crate::fault::{Says, cause, failed, hint};
 use crate::filter::Filters;
 use crate::inside::{self, Along, Orders, status_of};
 use crate::limits::Group;
-use crate::order::{Hear, Say, check};
+use crate::order::{Hear, MAX_CONTENT, Say, check};
 use crate::spare::{AHEAD, Spare};
 use crate::sys::{self, Fork};
 use crate::trees::Trees;
@@ -70,7 +71,7 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
         Err(error) => Err(failed("cannot carry out the order", cause(error))),
     };
     let carry_out = || {
-        let (protocol, plan) = order?;
+        let (protocol, mut plan) = order?;
         check(protocol, &plan, daemon.waiting())?;
         let filters = match plan.level {
             Level::Namespace if plan.strict => Filters::strict_agent()?,
@@ -89,6 +90,15 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
             brokers,
             secret: plan.secret.then(|| take(&mut daemon)).transpose()?,
         };
+        let handed = (0..plan.handed).map(|_| contents_of(take(&mut daemon)?));
+        let handed = handed.collect::<Result<Vec<_>, LaunchFault>>()?;
+        for (_, content) in &mut plan.files {
+            if let Content::Handed(number) = content
+                && let Some(bytes) = handed.get(*number)
+            {
+                *content = Content::Bytes(Arc::clone(bytes));
+            }
+        }
         let pipes = (0..daemon.waiting()).map(|_| daemon.take()).collect::<Result<_, _>>();
         let pipes = pipes.or_say(|| "cannot carry out the order".into())?;
         match plan.level {
@@ -115,6 +125,17 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What a descriptor holds that came along.
+fn contents_of(descriptor: OwnedFd) -> Result<Arc<[u8]>, LaunchFault> {
+    let say = || "cannot read what a file is to hold".to_owned();
+    let mut bytes = Vec::new();
+    let mut file = std::fs::File::from(descriptor);
+    let rewound = file.seek(SeekFrom::Start(0));
+    rewound.or_say(say)?;
+    file.take(MAX_CONTENT).read_to_end(&mut bytes).or_say(say)?;
+    Ok(bytes.into())
 }
 
 /// A fence, as its launcher holds it.

@@ -4,6 +4,7 @@
 //! what the launcher finds on disk while it carries it out is not.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use bailiwick_model::{AbsPath, Code, Level, PathPattern, TaskId};
 use serde::{Deserialize, Serialize};
@@ -44,8 +45,10 @@ pub struct FencePlan {
     pub sought: Option<Sought>,
     /// What is seen of the machine's files, and how.
     pub binds: Vec<Bind>,
-    /// Small files made for the fence (path, content): `/etc/hosts` and the like. Read-only.
-    pub files: Vec<(AbsPath, String)>,
+    /// Files made for the fence (path, content): `/etc/hosts` and the like. Read-only.
+    pub files: Vec<(AbsPath, Content)>,
+    /// How many contents come along as descriptors.
+    pub handed: usize,
     /// Folders inside that are private scratch, empty at the start, gone at the end: `/tmp` and the like.
     pub scratch: Vec<AbsPath>,
     /// The scratch folder into which files can be put from outside while the program runs. One of `scratch`.
@@ -85,6 +88,36 @@ impl FencePlan {
     /// True when it needs the server of files, and so that server's line to the mediator.
     pub fn is_served(&self) -> bool {
         !self.asked.is_empty() || self.sought.is_some()
+    }
+}
+
+/// What a file that is made for the fence holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Content {
+    /// This text.
+    Text(String),
+    /// What a descriptor holds that comes along: too much for a frame. Several files may hold the same.
+    Handed(usize),
+    /// These bytes: what came along, once it has been read. Never sent.
+    #[serde(skip)]
+    Bytes(Arc<[u8]>),
+}
+
+impl Content {
+    /// The bytes. None of what has not been read yet.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+            Self::Handed(_) => &[],
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Content {
+    fn from(text: T) -> Self {
+        Self::Text(text.into())
     }
 }
 

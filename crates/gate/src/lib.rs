@@ -22,8 +22,8 @@ mod wire;
 pub use client::{Client, ClientFault, Reply};
 pub use handed::{Handed, HandedFault, MAX_HANDED};
 pub use launch::{
-    Bind, BindMode, FencePlan, FenceReport, IdMap, Launch, LaunchFault, Limits, Listen, ListenKind, LoopbackPort,
-    Protected, Protection, SECRET, Sought, Stdio,
+    Bind, BindMode, Content, FencePlan, FenceReport, IdMap, Launch, LaunchFault, Limits, Listen, ListenKind,
+    LoopbackPort, Protected, Protection, SECRET, Sought, Stdio,
 };
 pub use ledger::{Clock, Ledger, LedgerFault, Pending, Random, Receipt};
 pub use mediator::{Mediator, Outcome, Question, Refusal, Settlement};

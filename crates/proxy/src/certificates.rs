@@ -20,6 +20,7 @@ use rcgen::{
 };
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::ServerSessionMemoryCache;
 use rustls::sign::SingleCertAndKey;
@@ -111,9 +112,20 @@ impl Authority {
         params
     }
 
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Its certificate, as PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
+    }
+
+    /// Its certificate, as DER.
+    pub fn der(&self) -> Vec<u8> {
+        let der = CertificateDer::from_pem_slice(self.certificate.as_bytes());
+        der.map(|der| der.to_vec()).unwrap_or_default()
     }
 }
 
@@ -215,7 +227,6 @@ mod tests {
     use rustls::RootCertStore;
     use rustls::client::WebPkiServerVerifier;
     use rustls::client::danger::ServerCertVerifier as _;
-    use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{ServerName, UnixTime};
 
     use super::*;

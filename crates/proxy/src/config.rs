@@ -25,9 +25,12 @@ pub struct Config {
     /// The task's own authority, which signs for those hosts. Without it nothing is opened.
     #[serde(default)]
     pub authority: Option<Authority>,
-    /// Roots that a person believes besides the machine's, for servers: PEM texts.
+    /// Roots that the person believes besides the machine's, for servers: PEM. It comes as a descriptor beside the rest.
+    #[serde(skip)]
+    pub roots: String,
+    /// True when it does.
     #[serde(default)]
-    pub roots: Vec<String>,
+    pub has_roots: bool,
     /// The build, told to the mediator in the greeting.
     pub build: String,
 }
@@ -102,7 +105,8 @@ mod tests {
                 except: Vec::new(),
             }],
             authority: Some(Authority::make("x").unwrap()),
-            roots: vec!["-----BEGIN".into()],
+            roots: String::new(),
+            has_roots: true,
             build: "0.1.0".into(),
         };
         let text = serde_json::to_string(&config).unwrap();

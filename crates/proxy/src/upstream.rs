@@ -55,12 +55,12 @@ pub(crate) struct UpstreamFault {
 /// TLS to servers.
 pub(crate) struct Upstream {
     /// Roots that a person named, as PEM.
-    named: Vec<String>,
+    named: String,
     config: OnceCell<Arc<ClientConfig>>,
 }
 
 impl Upstream {
-    pub(crate) fn new(named: Vec<String>) -> Self {
+    pub(crate) fn new(named: String) -> Self {
         Self {
             named,
             config: OnceCell::new(),
@@ -128,7 +128,7 @@ fn of_handshake(fault: &std::io::Error) -> UpstreamFault {
 }
 
 /// The roots of the world's, of the machine's, and those that a person named.
-fn roots(named: &[String]) -> RootCertStore {
+fn roots(named: &str) -> RootCertStore {
     let mut store = RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
     };
@@ -139,8 +139,6 @@ fn roots(named: &[String]) -> RootCertStore {
     };
     // What is no root to rustls, or cannot be read, is left out: less is believed then, never more.
     store.add_parsable_certificates(machine.certs);
-    for text in named {
-        store.add_parsable_certificates(CertificateDer::pem_slice_iter(text.as_bytes()).filter_map(Result::ok));
-    }
+    store.add_parsable_certificates(CertificateDer::pem_slice_iter(named.as_bytes()).filter_map(Result::ok));
     store
 }

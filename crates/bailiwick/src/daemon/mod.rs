@@ -5,12 +5,14 @@
 //! are turned away. Gates speak on channels of their own (`task`), each bound to one task.
 
 mod attend;
+pub mod believed;
 mod broker;
 mod chores;
 mod devices;
 mod gate_line;
 mod handover;
 pub mod kept;
+mod key_store;
 pub mod level;
 pub mod logins;
 mod modes;

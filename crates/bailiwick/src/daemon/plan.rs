@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use bailiwick_gate::{
-    Bind, BindMode, FencePlan, IdMap, Judged, Limits, Listen, ListenKind, Protected, Protection, Sought, Stdio,
+    Bind, BindMode, Content, FencePlan, IdMap, Judged, Limits, Listen, ListenKind, Protected, Protection, Sought, Stdio,
 };
 use bailiwick_model::{AbsPath, Host, Level, Obligation, PathPattern, TaskId, Verb};
 use bailiwick_policy::{Settings, SourceFile};
 use bailiwick_proxy::Service;
 
+use super::believed::{BESIDE, Believed, WHOLE};
 use super::devices;
 use super::kept::placed;
 use super::scratch;
@@ -84,6 +85,8 @@ pub struct Materials<'a> {
     pub judged: Judged,
     /// The person's own tables of commands.
     pub tables: &'a [SourceFile],
+    /// What programs believe of servers, where connections are opened.
+    pub believed: Option<&'a Believed>,
 }
 
 /// A fence and what serves its sockets, in the same order.
@@ -105,6 +108,9 @@ struct Own {
     /// opens them, so that where nothing is mounted they lie in scratch.
     git: AbsPath,
     ignored: AbsPath,
+    /// All roots that programs believe, and those that they believe beside their own.
+    whole: AbsPath,
+    beside: AbsPath,
     /// All of them that are scratch, outer ones first.
     scratch: Vec<AbsPath>,
 }
@@ -122,6 +128,8 @@ impl Own {
                     handover,
                     git: AbsPath::new("/etc/gitconfig").ok()?,
                     ignored: AbsPath::new("/etc/gitignore").ok()?,
+                    whole: AbsPath::new("/run/bailiwick/roots.pem").ok()?,
+                    beside: AbsPath::new("/run/bailiwick/task-root.pem").ok()?,
                 })
             }
             Level::Process => {
@@ -132,6 +140,8 @@ impl Own {
                     scratch: vec![top.clone(), home.clone(), temporary.clone(), handover.clone()],
                     git: below("gitconfig")?,
                     ignored: below("gitignore")?,
+                    whole: below("roots.pem")?,
+                    beside: below("task-root.pem")?,
                     home,
                     temporary,
                     handover,
@@ -157,6 +167,7 @@ pub fn make(from: &Materials<'_>) -> Option<Planning> {
         sought: sought(from, &binds),
         binds,
         files,
+        handed: from.believed.map_or(0, |believed| believed.contents.len()),
         scratch: own.scratch,
         handover: Some(own.handover),
         protected: protected(from),
@@ -237,7 +248,7 @@ fn links(from: &Materials<'_>, own: &Own, binds: &[Bind]) -> Vec<(AbsPath, AbsPa
     all
 }
 
-fn binds(from: &Materials<'_>, files: &[(AbsPath, String)]) -> Vec<Bind> {
+fn binds(from: &Materials<'_>, files: &[(AbsPath, Content)]) -> Vec<Bind> {
     let made: BTreeSet<&AbsPath> = files.iter().map(|(path, _)| path).collect();
     let mut modes: BTreeMap<&AbsPath, BindMode> = BTreeMap::new();
     for granted in from.granted.iter().filter(|granted| granted.verb != Verb::Keep) {
@@ -433,6 +444,14 @@ fn environment(from: &Materials<'_>, own: &Own) -> Vec<(String, String)> {
     }
     // Node reads proxy variables only when told to (Node 24 and later; earlier ones come out at the direct ports).
     put("NODE_USE_ENV_PROXY", "1");
+    if from.believed.is_some() {
+        for name in WHOLE {
+            put(name, own.whole.as_str());
+        }
+        for name in BESIDE {
+            put(name, own.beside.as_str());
+        }
+    }
     for (name, value) in &from.devices.variables {
         put(name, value);
     }
@@ -450,7 +469,7 @@ fn environment(from: &Materials<'_>, own: &Own) -> Vec<(String, String)> {
 }
 
 /// The small files that are made for the fence, in place of the machine's.
-fn files(from: &Materials<'_>, own: &Own) -> Vec<(AbsPath, String)> {
+fn files(from: &Materials<'_>, own: &Own) -> Vec<(AbsPath, Content)> {
     let (uid, gid) = from.identity.inside;
     let (user, home) = (from.user, &own.home);
     let shell = from
@@ -476,7 +495,13 @@ fn files(from: &Materials<'_>, own: &Own) -> Vec<(AbsPath, String)> {
     }
     let streams = if from.level == Level::Process { " use-vc" } else { "" };
     let names = format!("nameserver 127.0.0.1\noptions timeout:2 attempts:1{streams}\n");
-    let text = |path: &str, content: String| AbsPath::new(path).ok().map(|path| (path, content));
+    let text = |path: &str, content: String| AbsPath::new(path).ok().map(|path| (path, content.into()));
+    let roots = from.believed.into_iter().flat_map(|believed| {
+        let named = [(&own.whole, believed.whole), (&own.beside, believed.beside)];
+        let over = believed.over.iter().map(|(path, number)| (path, *number));
+        named.into_iter().chain(over)
+    });
+    let roots = roots.map(|(path, number)| (path.clone(), Content::Handed(number)));
     [
         text("/etc/passwd", format!("root:x:0:0:root:/root:/usr/sbin/nologin\n{user}:x:{uid}:{gid}::{home}:{shell}\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")),
         text("/etc/group", format!("root:x:0:\n{user}:x:{gid}:\nnogroup:x:65534:\n")),
@@ -484,10 +509,11 @@ fn files(from: &Materials<'_>, own: &Own) -> Vec<(AbsPath, String)> {
         text("/etc/hostname", "bailiwick\n".into()),
         text("/etc/resolv.conf", names),
         text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n".into()),
-        Some((own.git.clone(), git)),
-        from.order.git.ignored.clone().map(|ignored| (own.ignored.clone(), ignored)),
+        Some((own.git.clone(), git.into())),
+        from.order.git.ignored.clone().map(|ignored| (own.ignored.clone(), ignored.into())),
     ]
     .into_iter()
     .flatten()
+    .chain(roots)
     .collect()
 }

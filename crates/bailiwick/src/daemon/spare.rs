@@ -3,6 +3,7 @@
 //! Starting a program costs a millisecond or two; a spare that waits costs none when a task begins. A spare is used
 //! for one task only, and is bound to it by the descriptors it is handed: it never learns of another.
 
+use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use bailiwick_commands::Grammars;
 use bailiwick_fence::{Channel, Launcher};
 use bailiwick_gate::{AsWritten, FencePlan, Judged, Reading};
 use bailiwick_proxy::{Config, Pair, PairSender};
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 
 /// The word that makes this program a launcher.
@@ -50,8 +52,9 @@ impl NetworkGate {
 
     /// Gives the gate its task: what it serves, and the sockets.
     pub fn assign(&self, config: &Config, sockets: &[OwnedFd]) -> std::io::Result<()> {
-        let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-        lock(&self.control).send(config, &sockets)
+        let roots = config.has_roots.then(|| held(&config.roots)).transpose()?;
+        let along: Vec<_> = sockets.iter().chain(&roots).map(AsFd::as_fd).collect();
+        lock(&self.control).send(config, &along)
     }
 
     /// A way to hand connections over that are to be joined.
@@ -168,23 +171,42 @@ pub fn run_network_gate() -> std::process::ExitCode {
         return fail("its descriptors", &e);
     }
     raise_descriptor_limit();
-    let readable: Vec<PathBuf> = READABLE.iter().map(PathBuf::from).collect();
+    let readable = READABLE.iter().chain(&bailiwick_proxy::ROOTS);
+    let readable: Vec<PathBuf> = readable.map(PathBuf::from).collect();
     if let Err(fault) = bailiwick_fence::confine_gate(&readable) {
         return fail("its own confinement", &fault);
     }
-    let config = match control.receive::<Config>() {
+    let mut config = match control.receive::<Config>() {
         Ok(Some(config)) => config,
         // The daemon ended before there was a task.
         Ok(None) => return std::process::ExitCode::SUCCESS,
         Err(e) => return fail("its order", &e),
     };
     let sockets = (0..config.sockets.len()).map_while(|_| control.take().ok()).collect();
+    if config.has_roots {
+        let roots = control.take().and_then(|roots| {
+            let mut text = String::new();
+            std::fs::File::from(roots).read_to_string(&mut text).map(|_| text)
+        });
+        match roots {
+            Ok(roots) => config.roots = roots,
+            Err(e) => return fail("the roots that it is to believe", &e),
+        }
+    }
     let (joining, pairs) = bailiwick_proxy::pairs();
     std::thread::spawn(move || hear_pairs(control, &joining));
     match bailiwick_proxy::run(config, sockets, pairs, channel, bailiwick_proxy::SystemResolver) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(fault) => fail("its service", &fault),
     }
+}
+
+/// A text in a descriptor, to be read from its beginning: more than fits into a frame.
+fn held(text: &str) -> std::io::Result<OwnedFd> {
+    let mut file = std::fs::File::from(memfd_create("roots", MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// Hears of connections to be joined, until the daemon's end closes.

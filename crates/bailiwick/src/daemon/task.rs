@@ -17,10 +17,11 @@ use bailiwick_gate::{
 };
 use bailiwick_mediator::{PATIENCE, Rules, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Record, Request, Resource, TaskId, Verb};
-use bailiwick_policy::{Policy, Published};
-use bailiwick_proxy::Config;
+use bailiwick_policy::{Policy, Published, Settings};
+use bailiwick_proxy::{Authority, Config};
 
 use super::attend::Attendance;
+use super::believed::Believed;
 use super::kept::Kept;
 use super::logins::Shared;
 use super::plan::{self, Granted, Materials};
@@ -396,7 +397,13 @@ fn begin(
     } else {
         (Vec::new(), asked)
     };
+    let opening = match policy.settings() {
+        settings if settings.opened.is_empty() => None,
+        settings => Some(opening(row.id, settings, order)?),
+    };
+    let believed = opening.as_ref().map(|(_, believed)| believed);
     let planning = plan::make(&Materials {
+        believed,
         listens: outer.is_none() && daemon.machine.asks_for_files(level),
         asked: &asked,
         hidden: &unasked,
@@ -451,6 +458,7 @@ fn begin(
             .cloned()
             .chain(notes)
             .chain(plan::note_of_streams(policy.settings()))
+            .chain(believed.iter().flat_map(|believed| believed.notes.iter().cloned()))
             .chain(no_login(order, policy, &kept))
             .collect(),
         warnings: told(daemon, order, context, policy, &writable)
@@ -510,6 +518,7 @@ fn begin(
         files: planning.plan.is_served().then(line).transpose()?,
         brokers,
         secret,
+        contents: believed.map(|believed| believed.contents.clone()).unwrap_or_default(),
     };
     let started = launcher.launch(grants, &planning.plan, stdio, lines);
     let started = match started {
@@ -525,8 +534,9 @@ fn begin(
         sockets: planning.services,
         hosts: policy.settings().hosts.clone(),
         opened: policy.settings().opened.clone(),
-        authority: None,
-        roots: Vec::new(),
+        has_roots: believed.is_some(),
+        roots: believed.map(|believed| believed.roots.clone()).unwrap_or_default(),
+        authority: opening.map(|(authority, _)| authority),
         build: build(),
     };
     let fence = Arc::new(started.child.control().map_err(io("cannot keep hold of the fence"))?);
@@ -609,6 +619,15 @@ fn settle(daemon: &Daemon, spent: Spent, done: bool, note: &str) {
     if let Err(refusal) = daemon.mediator.settle(&settlement) {
         talkln!("bailiwick: a permit could not be settled: {refusal}");
     }
+}
+
+/// The task's own authority, and what programs then believe.
+fn opening(task: TaskId, settings: &Settings, order: &RunOrder) -> Result<(Authority, Believed), LaunchFault> {
+    let authority = Authority::make(&task.to_string())
+        .map_err(|e| fault(Code::Fault, "the task's authority could not be made", e, ""))?;
+    let believed = Believed::gather(&authority, &settings.roots, &order.environment);
+    let believed = believed.map_err(|e| fault(Code::PolicyFault, "connections cannot be opened", e, ""))?;
+    Ok((authority, believed))
 }
 
 /// What the person orders, in normal form.

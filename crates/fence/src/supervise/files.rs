@@ -201,7 +201,7 @@ impl Supervisor {
         let content = self.charge.files.get(&AbsPath::new(path).ok()?)?;
         let make = || {
             let file = memfd_create("file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-            let mut rest = content.as_bytes();
+            let mut rest = content.bytes();
             while !rest.is_empty() {
                 let written = rustix::io::write(&file, rest)?;
                 rest = rest.get(written..).unwrap_or_default();

@@ -32,7 +32,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bailiwick_gate::{Judged, Reading};
+use bailiwick_gate::{Content, Judged, Reading};
 use bailiwick_model::{AbsPath, TaskId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -57,7 +57,7 @@ pub(crate) struct Charge {
     /// What may be done where.
     pub scope: Scope,
     /// Small files that stand for the machine's.
-    pub files: BTreeMap<AbsPath, String>,
+    pub files: BTreeMap<AbsPath, Content>,
     /// The folder that stands for `/dev/shm`.
     pub memory: PathBuf,
     /// True where the fence has a root, devices and a process table of its own, and mounts hold besides.

@@ -328,6 +328,7 @@ impl Desk {
                 directory: path(top.join("project")),
                 binds,
                 files: Vec::new(),
+                handed: 0,
                 scratch: vec![path(&scratch)],
                 handover: None,
                 links: Vec::new(),
@@ -431,6 +432,7 @@ impl Desk {
             files: None,
             brokers: self.brokers.as_ref().map(|take| take()),
             secret: None,
+            contents: Vec::new(),
         };
         let started = self.launcher().launch(vec![grant()], &plan, Some(three), lines)?;
         Ok((started, [out, err], into))

@@ -126,7 +126,8 @@ fn sockets_and_services_must_fit() {
         hosts: [].into(),
         opened: Vec::new(),
         authority: None,
-        roots: Vec::new(),
+        roots: String::new(),
+        has_roots: false,
         build: "test".into(),
     };
     let (ours, _theirs) = UnixStream::pair().unwrap();

@@ -238,7 +238,7 @@ impl World {
         let believed = authority.certificate().to_owned();
         let adjust = |config: &mut Config| {
             config.authority = Some(authority);
-            config.roots = vec![root.pem().to_owned()];
+            config.roots = root.pem().to_owned();
             config.opened = pairs
                 .iter()
                 .map(|(host, port)| Opened {
@@ -291,7 +291,8 @@ impl World {
                 .collect(),
             opened: Vec::new(),
             authority: None,
-            roots: Vec::new(),
+            roots: String::new(),
+            has_roots: false,
             build: "test".into(),
         };
         adjust(&mut config);

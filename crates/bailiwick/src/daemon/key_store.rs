@@ -1,0 +1,96 @@
+//! Java's key stores: one certificate more.
+//!
+//! A store of the kind JKS is a count, that many entries, and a digest over both and a password. The password of the stores that
+//! come with Java and with systems is known to all; a store with another one is the person's own, and is left alone.
+//! Every Java reads this kind, also where its own is PKCS #12 (`keystore.type.compat`).
+
+use sha1::{Digest, Sha1};
+
+const MAGIC: [u8; 4] = [0xfe, 0xed, 0xfe, 0xed];
+/// The only version that is written.
+const VERSION: u32 = 2;
+/// An entry that is a certificate to be believed.
+const CERTIFICATE: u32 = 2;
+const PASSWORD: &str = "changeit";
+/// What stands between password and store in what the digest is over.
+const SALT: &[u8] = b"Mighty Aphrodite";
+const HEAD: usize = 12;
+const DIGEST: usize = 20;
+
+fn digest(body: &[u8]) -> [u8; DIGEST] {
+    let mut hash = Sha1::new();
+    for unit in PASSWORD.encode_utf16() {
+        hash.update(unit.to_be_bytes());
+    }
+    hash.update(SALT);
+    hash.update(body);
+    hash.finalize().into()
+}
+
+/// The store with a certificate (DER) more, under this name.
+pub fn with(store: &[u8], alias: &str, certificate: &[u8]) -> Result<Vec<u8>, String> {
+    let end = store.len().saturating_sub(DIGEST);
+    let (body, sum) = store.split_at_checked(end).unwrap_or_default();
+    let (head, entries) = body
+        .split_at_checked(HEAD)
+        .ok_or("it is no key store of the kind JKS")?;
+    let number = |from: usize| -> Option<u32> {
+        let bytes = head.get(from..from.saturating_add(4))?;
+        bytes.try_into().ok().map(u32::from_be_bytes)
+    };
+    if !head.starts_with(&MAGIC) || number(4) != Some(VERSION) {
+        return Err("it is no key store of the kind JKS".into());
+    }
+    if sum != digest(body) {
+        return Err("it has a password of its own".into());
+    }
+    let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(|_| "a certificate is too long".to_owned());
+    let name = u16::try_from(alias.len()).map_err(|_| "a name is too long".to_owned())?;
+    let count = number(8).and_then(|count| count.checked_add(1)).ok_or("it is full")?;
+    let mut all = Vec::with_capacity(store.len().saturating_add(certificate.len()).saturating_add(128));
+    all.extend(MAGIC);
+    all.extend(VERSION.to_be_bytes());
+    all.extend(count.to_be_bytes());
+    all.extend(entries);
+    all.extend(CERTIFICATE.to_be_bytes());
+    all.extend(name.to_be_bytes());
+    all.extend(alias.as_bytes());
+    // When it was made, in milliseconds: nobody looks.
+    all.extend(0u64.to_be_bytes());
+    all.extend(5u16.to_be_bytes());
+    all.extend(b"X.509");
+    all.extend(length(certificate)?.to_be_bytes());
+    all.extend(certificate);
+    let sum = digest(&all);
+    all.extend(sum);
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Vec<u8> {
+        let body = [MAGIC, 2u32.to_be_bytes(), 0u32.to_be_bytes()].concat();
+        [body.as_slice(), &digest(&body)].concat()
+    }
+
+    #[test]
+    fn a_store_gains_one_certificate_and_stays_whole() {
+        let one = with(&empty(), "first", b"der").unwrap();
+        let two = with(&one, "second", b"more").unwrap();
+        assert_eq!(two[8..12], 2u32.to_be_bytes());
+        assert!(two.windows(5).any(|part| part == b"first") && two.windows(6).any(|part| part == b"second"));
+        for bad in [
+            &b""[..],
+            b"\xfe\xed\xfe\xed",
+            &empty()[1..],
+            b"0\x82\x01\x02 is PKCS #12",
+        ] {
+            assert!(with(bad, "x", b"der").unwrap_err().contains("JKS"));
+        }
+        let mut foreign = empty();
+        foreign[31] ^= 1;
+        assert!(with(&foreign, "x", b"der").unwrap_err().contains("password"));
+    }
+}
