@@ -12,11 +12,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bailiwick_model::{Code, Host, Scheme};
+use bailiwick_model::{ANY_PORT, Code, Host, Scheme};
 use hyper::upgrade::Parts;
 use hyper_util::rt::TokioIo;
 use rustls::AlertDescription;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
@@ -122,6 +122,15 @@ impl Gate {
         self.issuer.is_some() && self.opened.iter().any(|opened| opened.covers(host, port))
     }
 
+    /// True when a connection to this host and port, or to a host that is behind this address, may be one that is opened.
+    pub(crate) fn may_open(&self, host: &Host, port: u16) -> bool {
+        let at_port = || {
+            let ports = self.opened.iter().map(|opened| opened.port);
+            self.issuer.is_some() && ports.into_iter().any(|own| [port, ANY_PORT].contains(&own))
+        };
+        self.opens(host, port) || (matches!(host, Host::Address(_)) && at_port())
+    }
+
     /// The same for a connection that came through the proxy. Its type is named, since requests inside are served as those
     /// of the proxy are, and so the compiler would look for it in itself.
     pub(crate) fn serve_opened_tunnel(
@@ -152,10 +161,17 @@ impl Gate {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let what = format!("TLS to {host}:{port}");
-        let greeting = match greeting::read(&mut stream, early).await {
+        let mut first = early.to_vec();
+        if first.is_empty() {
+            let mut piece = vec![0u8; 4096];
+            // Connections are made ahead of need, and left.
+            match tokio::time::timeout(limits::HEAD_TIME, stream.read(&mut piece)).await {
+                Ok(Ok(count @ 1..)) => first.extend_from_slice(piece.get(..count).unwrap_or_default()),
+                Ok(Ok(_) | Err(_)) | Err(_) => return,
+            }
+        }
+        let greeting = match greeting::read(&mut stream, &first).await {
             Ok(greeting) => greeting,
-            // Connections are opened ahead of need, and left.
-            Err(greeting::GreetingFault::Silent) => return,
             Err(fault) => {
                 let (code, why) = of_greeting(fault);
                 self.channel.refuse(code, &what, &why).await;

@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bailiwick_model::{Code, Host, Scheme};
 use tokio::net::TcpStream;
@@ -55,20 +56,22 @@ fn of_bytes(bytes: &[u8]) -> Option<Opening> {
     }
 }
 
-/// Looks at what a client says first, and leaves it where it is.
-async fn opening_of(stream: &TcpStream) -> Opening {
+/// Looks at what a client says first, and leaves it where it is. It may be silent for so long before it is taken for one
+/// that lets the server speak first.
+async fn opening_of(stream: &TcpStream, mut patience: Duration) -> Opening {
     let mut bytes = [0u8; METHOD + 1];
-    let begun = Instant::now();
-    let mut patience = limits::SILENCE;
+    let mut begun = None;
     loop {
         match timeout(patience, stream.peek(&mut bytes)).await {
             Ok(Ok(0) | Err(_)) => return Opening::Gone,
             Err(_) => return Opening::Other,
             Ok(Ok(count)) => match of_bytes(bytes.get(..count).unwrap_or_default()) {
                 Some(opening) => return opening,
-                None if begun.elapsed() > limits::OPENING_TIME => return Opening::Other,
+                None if begun.get_or_insert_with(Instant::now).elapsed() > limits::OPENING_TIME => {
+                    return Opening::Other;
+                }
                 // The rest of a word that came in pieces.
-                None => sleep(std::time::Duration::from_millis(5)).await,
+                None => sleep(Duration::from_millis(5)).await,
             },
         }
         patience = limits::OPENING_TIME;
@@ -115,7 +118,13 @@ impl Gate {
         if streams.contains(&(host.clone(), port)) {
             return self.serve_stream(&host, port, stream).await;
         }
-        match (opening_of(&stream).await, host) {
+        // Where TLS is opened it is the client that begins, however long it takes to: some connect long before they greet.
+        let patience = if self.may_open(&host, port) {
+            limits::HEAD_TIME
+        } else {
+            limits::SILENCE
+        };
+        match (opening_of(&stream, patience).await, host) {
             (Opening::Http, Host::Address(address)) => {
                 self.serve_http(Road::Address { address, port }, stream, seat).await
             }

@@ -119,6 +119,12 @@ fn p5_programs_that_know_no_proxy_are_served_the_same() {
     stream.write_all(request.as_bytes()).unwrap();
     let answer = rest(&mut stream);
     assert!(answer.ends_with("/v1/x reached"), "{answer}");
+    // Some connect long before they greet.
+    let stream = world.elsewhere(1, ([93, 184, 215, 14], port).into());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut stream = client(stream, world.believed(), "api.test");
+    stream.write_all(request.as_bytes()).unwrap();
+    assert!(rest(&mut stream).ends_with("/v1/x reached"));
     // A host that is not opened is a tunnel, as ever.
     let stream = world.elsewhere(1, ([93, 184, 215, 14], port).into());
     let mut stream = client(stream, world.believed(), "other.test");
