@@ -7,6 +7,7 @@
 use bailiwick_model::{Act, Capability, Constraints, Millis};
 
 use crate::act::act_within;
+use crate::limits::narrowed;
 
 /// Says why a capability cannot be had from its parent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum Widening {
     /// It may not be handed on so often.
     #[error("it may not be handed on that often")]
     Depth,
+    /// A limit of requests is wider, or it is not sure that it is not.
+    #[error("its {0} would be wider than that of what it comes from")]
+    Limit(&'static str),
 }
 
 /// Narrows a capability: what is wanted, with the parent's limits wherever nothing is said.
@@ -50,6 +54,7 @@ pub fn attenuate(parent: &Capability, wanted: &Capability) -> Result<Capability,
             not_before: at_least(held.not_before, want.not_before)?,
             expires: at_most(held.expires, want.expires).map_err(|_| Widening::Expires)?,
             depth: depth(held.depth, want.depth)?,
+            limits: narrowed(&held.limits, &want.limits).map_err(Widening::Limit)?,
         },
     })
 }
@@ -83,6 +88,7 @@ fn depth(held: Option<u32>, wanted: Option<u32>) -> Result<Option<u32>, Widening
 
 #[cfg(test)]
 mod tests {
+    use bailiwick_model::{Argument, BodyLimit, Limits, Parameter, Request, Resource, argument};
     use proptest::prelude::*;
 
     use super::*;
@@ -105,6 +111,7 @@ mod tests {
                 not_before: Some(Millis(10)),
                 expires: Some(Millis(20)),
                 depth: Some(1),
+                limits: Limits::default(),
             },
         );
         let wish = |constraints| attenuate(&parent, &of("create /a/b", constraints));
@@ -136,6 +143,30 @@ mod tests {
             ..Constraints::default()
         };
         assert_eq!(wish(late), Err(Widening::Expires));
+        let sizes = |bytes| Limits {
+            body: BodyLimit {
+                bytes: Some(bytes),
+                types: Vec::new(),
+            },
+            ..Limits::default()
+        };
+        let limited = of(
+            "write /a",
+            Constraints {
+                limits: sizes(10),
+                ..Constraints::default()
+            },
+        );
+        let wider = Constraints {
+            limits: sizes(11),
+            ..Constraints::default()
+        };
+        assert_eq!(
+            attenuate(&limited, &of("write /a", wider)),
+            Err(Widening::Limit("body"))
+        );
+        let silent = attenuate(&limited, &of("write /a", Constraints::default())).unwrap();
+        assert_eq!(silent.constraints.limits, sizes(10));
         let deep = Constraints {
             depth: Some(1),
             ..Constraints::default()
@@ -159,19 +190,49 @@ mod tests {
     fn requests() -> impl Strategy<Value = String> {
         prop_oneof![
             "(read|write|create|delete) (/(a|b|ab)){1,4}(/\\*\\*)?",
-            "(GET|POST) http://(h|a\\.h)\\.test(/(a|b)){1,3}",
+            "(GET|POST) http://(h|a\\.h)\\.test(/(a|b)){1,3}(\\?(p|q)=(a|b|ab))?",
             "(tunnel (h|a\\.h)\\.test(:22)?|resolve (h|a\\.h)\\.test)",
         ]
     }
 
     fn constraints() -> impl Strategy<Value = Constraints> {
         let some = |top: u64| proptest::option::of(0..top);
-        (some(3), some(6), some(6), proptest::option::of(0u32..3)).prop_map(|(count, from, until, depth)| Constraints {
-            count,
-            not_before: from.map(Millis),
-            expires: until.map(Millis),
-            depth,
+        (some(3), some(6), some(6), proptest::option::of(0u32..3), limits()).prop_map(
+            |(count, from, until, depth, limits)| Constraints {
+                count,
+                not_before: from.map(Millis),
+                expires: until.map(Millis),
+                depth,
+                limits,
+            },
+        )
+    }
+
+    fn limits() -> impl Strategy<Value = Limits> {
+        let parameter = (
+            proptest::collection::vec("(a|b|\\*|a\\*)", 0..3),
+            proptest::option::of(0u64..3),
+        )
+            .prop_map(|(values, longest)| Parameter { values, longest });
+        let query = proptest::collection::btree_map("(p|q)", parameter, 0..3);
+        let types = proptest::collection::vec("(text/a|text/b)", 0..2);
+        let query = prop_oneof![2 => Just(None), 1 => query.prop_map(Some)];
+        let bytes = prop_oneof![2 => Just(None), 1 => (0u64..3).prop_map(Some)];
+        (query, bytes, types).prop_map(|(query, bytes, types)| Limits {
+            query,
+            body: BodyLimit { bytes, types },
+            ..Limits::default()
         })
+    }
+
+    /// What a gate says of a request's body.
+    fn saying(mut asked: Request, length: Option<i64>, kind: Option<&str>) -> Request {
+        if matches!(asked.resource, Resource::Url(_)) {
+            let length = length.map(|length| (argument::CONTENT_LENGTH.to_owned(), Argument::Whole(length)));
+            let kind = kind.map(|kind| (argument::CONTENT_TYPE.to_owned(), Argument::Text(kind.into())));
+            asked.arguments.extend(length.into_iter().chain(kind));
+        }
+        asked
     }
 
     fn capabilities() -> impl Strategy<Value = Capability> {
@@ -220,10 +281,12 @@ mod tests {
             }),
             asked in proptest::collection::vec(requests(), 16),
             now in 0u64..7,
+            length in proptest::option::of(0i64..4),
+            kind in proptest::option::of("text/(a|b)"),
         ) {
             let Ok(child) = attenuate(&parent, &wanted) else { return Ok(()) };
             let grandchild = attenuate(&child, &again);
-            for asked in asked.iter().map(|text| request(text)) {
+            for asked in asked.iter().map(|text| saying(request(text), length, kind.as_deref())) {
                 let now = Millis(now);
                 if covers(&child, &asked, now) {
                     prop_assert!(covers(&parent, &asked, now), "{asked} is covered by the child alone");

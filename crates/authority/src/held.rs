@@ -12,6 +12,7 @@ pub fn covers(capability: &Capability, request: &Request, now: Millis) -> bool {
     limits.count != Some(0)
         && limits.not_before.is_none_or(|from| from <= now)
         && limits.expires.is_none_or(|until| now < until)
+        && limits.limits.breach(request).is_none()
         && parts(request)
             .iter()
             .all(|part| capability.acts.iter().any(|act| act_covers(act, part)))

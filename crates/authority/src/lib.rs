@@ -9,6 +9,7 @@
 mod act;
 mod attenuate;
 mod held;
+mod limits;
 
 pub use act::{act_covers, act_within};
 pub use attenuate::{Widening, attenuate};

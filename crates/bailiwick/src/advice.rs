@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bailiwick_model::{
-    AbsPath, Answered, Code, Decision, Event, Host, Layer, Reason, Request, Resource, Verb, Verdict,
+    AbsPath, Answered, Code, Decision, Event, Host, Layer, Reason, Request, Resource, Verb, Verdict, size,
 };
 
 use crate::context::RULE_FILE;
@@ -131,16 +131,6 @@ fn duty(obligation: &bailiwick_model::Obligation) -> String {
     }
 }
 
-/// A size in the largest unit that shows it whole.
-pub fn size(bytes: u64) -> String {
-    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let fits = units.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
-    match fits {
-        Some((unit, name)) => format!("{} {name}", bytes / unit),
-        None => format!("{bytes} bytes"),
-    }
-}
-
 /// What a person could do so that the answer changes; none when it is yes.
 pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<String> {
     let first = decision
@@ -170,6 +160,10 @@ pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<
                 line_for(request)
             ))
         }
+        (Code::OutsideLimits, Some(rule)) => Some(format!(
+            "widen the limits of `{}` at {}:{}",
+            rule.act, rule.file, rule.line
+        )),
         (Code::AddressLoopback | Code::AddressPrivate, _) => {
             Some("name the address itself in a rule, or pin the name to it under [network.hosts]".into())
         }

@@ -8,7 +8,7 @@
 //! Not here: what the rules mean (`policy`), reserving and recording (`commit`).
 
 use bailiwick_authority::Held;
-use bailiwick_model::{Code, Decision, Obligation, Reason, Request, Verdict};
+use bailiwick_model::{Capability, Code, Decision, Obligation, Reason, Request, Verdict};
 
 use crate::form;
 use crate::snapshot::{Grant, Purpose, Snapshot};
@@ -58,6 +58,13 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
                 .extend(missing_duty(request, &decision.obligations));
             uses.grant = grant;
             uses.capability = held.and_then(|held| counted(held, snapshot));
+            let own = held.and_then(|held| capability(held, snapshot));
+            let given = grant
+                .and_then(|place| snapshot.grants.get(place))
+                .map(|grant| &grant.capability);
+            for by in own.into_iter().chain(given) {
+                decision.obligations.extend(by.constraints.limits.obligations());
+            }
         }
         Verdict::Ask => {}
         Verdict::Deny => decision.obligations.clear(),
@@ -152,13 +159,18 @@ fn missing_duty(request: &Request, duties: &[Obligation]) -> Option<Obligation> 
     Some(Obligation::DialAddress { address })
 }
 
+/// The capability that covers the request; none where the whole authority does.
+fn capability(held: Held, snapshot: &Snapshot) -> Option<&Capability> {
+    match held {
+        Held::Whole => None,
+        Held::Capability(place) => snapshot.authority.capabilities().get(place),
+    }
+}
+
 /// The place of the capability whose count goes down, if it has one.
 fn counted(held: Held, snapshot: &Snapshot) -> Option<usize> {
     match held {
         Held::Whole => None,
-        Held::Capability(place) => {
-            let capability = snapshot.authority.capabilities().get(place)?;
-            capability.constraints.count.map(|_| place)
-        }
+        Held::Capability(place) => capability(held, snapshot)?.constraints.count.map(|_| place),
     }
 }

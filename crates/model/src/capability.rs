@@ -3,6 +3,7 @@
 
 use crate::act::Act;
 use crate::id::Millis;
+use crate::limits::Limits;
 
 /// Authority to do acts under constraints.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Constraints {
     pub expires: Option<Millis>,
     /// How many further times it may be handed on.
     pub depth: Option<u32>,
+    /// What an HTTP request and its answer may be.
+    pub limits: Limits,
 }
 
 impl Capability {

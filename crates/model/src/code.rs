@@ -43,6 +43,8 @@ codes! {
     LineUnread = "line-unread",
     /// No rule of some layer allows it.
     NoRule = "no-rule",
+    /// Rules cover it, and its query or body is outside their limits.
+    OutsideLimits = "outside-limits",
     /// The task holds no capability that covers it.
     NoCapability = "no-capability",
     /// The task has ended, or never was.

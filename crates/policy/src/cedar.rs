@@ -271,6 +271,9 @@ fn text_of(rule: &Rule, id: Option<&str>) -> String {
     if let Some(from) = &rule.follows_from {
         note("follows_from", from);
     }
+    if !rule.limits().is_none() {
+        note("limits", &rule.limits().to_string());
+    }
     if let Some(reason) = &rule.reason {
         note("reason", reason);
     }

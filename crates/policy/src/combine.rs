@@ -61,7 +61,7 @@ impl Policy {
         if !denies.is_empty() {
             return denied(request, &denies);
         }
-        let mut decision = self.layered(request, &rules);
+        let (mut decision, deciding) = self.layered(request, &rules);
         if decision.verdict == Verdict::Deny {
             return decision;
         }
@@ -73,6 +73,11 @@ impl Policy {
                 return refusal;
             }
             decision.obligations = Self::duties_of_reach(request, &rules);
+            for duty in deciding.iter().flat_map(|rule| rule.limits().obligations()) {
+                if !decision.obligations.contains(&duty) {
+                    decision.obligations.push(duty);
+                }
+            }
         }
         decision
     }
@@ -81,20 +86,27 @@ impl Policy {
         numbers.iter().filter_map(|number| self.rules().get(*number)).collect()
     }
 
-    /// The answer of the layers together.
-    fn layered(&self, request: &Request, rules: &[&Rule]) -> Decision {
-        let mut reasons = Vec::new();
+    /// The answer of the layers together, and the rule of each that gives it.
+    fn layered<'a>(&self, request: &Request, rules: &[&'a Rule]) -> (Decision, Vec<&'a Rule>) {
+        let (mut reasons, mut deciding) = (Vec::new(), Vec::new());
         // What a program might be taken for need not be allowed.
         let is_against = |command: &Command| command.forms().iter().all(|form| form.only_against);
         let only_against = matches!(&request.resource, Resource::Command(command) if is_against(command));
         for layer in self.granting_layers() {
             // The narrower decides; where two are as narrow, `max` takes the ask.
-            let narrowest = rules
-                .iter()
-                .filter(|rule| rule.layer() == *layer)
-                .max_by_key(|rule| (narrowness(rule.act()), rule.effect));
+            let own = || rules.iter().copied().filter(|rule| rule.layer() == *layer);
+            let narrow = |rule: &&Rule| (narrowness(rule.act()), !rule.limits().is_none(), rule.effect);
+            let is_outside = |rule: &&Rule| rule.limits().breach(request).is_some();
+            // What an ask says of limits, no wider allow takes back.
+            let asked = own().filter(|rule| rule.effect == Verdict::Ask).filter(is_outside);
+            let floor = asked.map(|rule| narrow(&rule)).max();
+            let narrowest = own()
+                .filter(|rule| !is_outside(rule))
+                .filter(|rule| rule.effect == Verdict::Ask || floor.is_none_or(|floor| narrow(rule) > floor))
+                .max_by_key(narrow);
             match narrowest {
                 Some(rule) => {
+                    deciding.push(rule);
                     let code = match rule.effect {
                         Verdict::Allow => Code::AllowedByRule,
                         Verdict::Ask => Code::AskedByRule,
@@ -103,18 +115,21 @@ impl Policy {
                     reasons.push(by_rule(rule, code));
                 }
                 None if only_against => {}
-                None => reasons.push(Reason {
-                    verdict: Verdict::Deny,
-                    code: Code::NoRule,
-                    rule: None,
-                    text: format!("no rule of the {layer} layer allows `{request}`"),
+                None => reasons.push(match own().max_by_key(narrow) {
+                    Some(rule) => outside(rule, request),
+                    None => Reason {
+                        verdict: Verdict::Deny,
+                        code: Code::NoRule,
+                        rule: None,
+                        text: format!("no rule of the {layer} layer allows `{request}`"),
+                    },
                 }),
             }
         }
         // The innermost layer is what a person looks at first.
         reasons.reverse();
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.verdict));
-        match reasons.first() {
+        let decision = match reasons.first() {
             Some(first) => Decision {
                 verdict: first.verdict,
                 code: first.code,
@@ -128,7 +143,8 @@ impl Policy {
                 obligations: Vec::new(),
             },
             None => Decision::deny(Code::NoRule, format!("there is no rule that allows `{request}`")),
-        }
+        };
+        (decision, deciding)
     }
 
     /// What must be hidden or guarded inside a tree that is granted whole.
@@ -298,6 +314,22 @@ fn denied(request: &Request, denies: &[&Rule]) -> Decision {
     decision
 }
 
+/// A rule that covers a request whose query or body is outside its limits.
+fn outside(rule: &Rule, request: &Request) -> Reason {
+    let breach = rule.limits().breach(request).unwrap_or_default();
+    Reason {
+        verdict: Verdict::Deny,
+        code: Code::OutsideLimits,
+        rule: Some(rule.origin.clone()),
+        text: format!(
+            "`{}` ({}) is for less: {breach}, and the rule has {}",
+            rule.origin.act,
+            rule.origin,
+            rule.limits()
+        ),
+    }
+}
+
 fn by_rule(rule: &Rule, code: Code) -> Reason {
     let does = match rule.effect {
         Verdict::Allow => "allows it",
@@ -309,11 +341,15 @@ fn by_rule(rule: &Rule, code: Code) -> Reason {
         .reason
         .as_deref()
         .map_or_else(String::new, |reason| format!(": {reason}"));
+    let limits = match rule.limits() {
+        limits if limits.is_none() => String::new(),
+        limits => format!(", with {limits}"),
+    };
     Reason {
         verdict: rule.effect,
         code,
         rule: Some(rule.origin.clone()),
-        text: format!("`{act}` ({}) {does}{why}", rule.origin),
+        text: format!("`{act}` ({}) {does}{limits}{why}", rule.origin),
     }
 }
 

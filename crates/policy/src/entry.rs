@@ -5,14 +5,15 @@
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    Act, ActError, AddressClass, Host, HostPattern, Layer, Level, ProgramPattern, ResourcePattern, RuleRef, Verb,
-    VerbPattern, Verdict,
+    Act, ActError, AddressClass, Host, HostPattern, Layer, Level, ProgramPattern, Request, ResourcePattern, RuleRef,
+    TaskId, Verb, VerbPattern, Verdict,
 };
 use toml_edit::{Item, TableLike, Value};
 
 use crate::diagnostic::{Span, suggest};
 use crate::document::{Reader, article, kind};
 use crate::judge::{asked_for, judge};
+use crate::limits::{self, Written};
 use crate::opened::passed;
 use crate::rule::Rule;
 use crate::settings::{bytes_of, seconds_of};
@@ -58,6 +59,9 @@ const VERBS: &[&str] = &[
     "PUT", "PATCH", "DELETE", "OPTIONS",
 ];
 
+/// The keys of a rule's table, but for its limits.
+const ENTRY_KEYS: [&str; 7] = ["rule", "allows", "denies", "reason", "variables", "exact", "tls"];
+
 /// A text with where it stands.
 type Text = (String, Option<Span>);
 
@@ -74,6 +78,8 @@ struct Entry {
     exact: Option<Option<Span>>,
     /// Where it says that connections are passed on unread.
     pass: Option<Option<Span>>,
+    /// What it lets requests be.
+    written: Written,
 }
 
 impl Reader<'_> {
@@ -139,11 +145,11 @@ impl Reader<'_> {
                 },
                 other => {
                     let span = table.key(other).and_then(|key| key.span());
-                    self.unknown(
-                        other,
-                        span,
-                        &["rule", "allows", "denies", "reason", "variables", "exact", "tls"],
-                    );
+                    if limits::KEYS.contains(&other) {
+                        self.limit(other, item, span, &mut entry.written);
+                    } else {
+                        self.unknown(other, span, &[&ENTRY_KEYS, &limits::KEYS[..]].concat());
+                    }
                 }
             }
         }
@@ -176,6 +182,12 @@ impl Reader<'_> {
                 }
             }
         }
+        let Written { limits, first } = entry.written;
+        if let Some((key, at)) = first
+            && let Some((message, hint)) = limits::misplaced(effect, &act, &limits, &key)
+        {
+            return self.error(at, &message, Some(hint));
+        }
         if act.verb == VerbPattern::One(Verb::Broker)
             && effect != Verdict::Deny
             && self.layer == Layer::Context
@@ -205,7 +217,8 @@ impl Reader<'_> {
             column: place.column,
             act: act.to_string(),
         };
-        let rules = Rule::written(effect, act, &origin, entry.reason.as_deref(), self.reading);
+        let mut rules = Rule::written(effect, act, &origin, entry.reason.as_deref(), self.reading);
+        rules.iter_mut().for_each(|rule| rule.limit(&limits));
         let (inside, outside) = match effect {
             Verdict::Deny => (&entry.denies, &entry.allows),
             Verdict::Allow | Verdict::Ask => (&entry.allows, &entry.denies),
@@ -227,7 +240,8 @@ impl Reader<'_> {
                 Ok((verb, resource)) => {
                     let effect = rules.first().map(|rule| rule.effect);
                     let mut same = rules.iter().filter(|rule| Some(rule.effect) == effect);
-                    if same.any(|rule| rule.covers(&verb, &resource)) != inside {
+                    let asked = Request::new(TaskId([0; 8]), verb, resource);
+                    if same.any(|rule| rule.admits(&asked)) != inside {
                         let (says, hint) = if inside {
                             ("does not cover", "widen the rule, or correct the example")
                         } else {

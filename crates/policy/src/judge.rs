@@ -92,14 +92,20 @@ pub fn asked_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Result
         }
         return Ok((verb, reading.read(&start)));
     }
+    if let (Ok(verb @ Verb::Http(_)), true) = (word.parse(), rest.contains("://")) {
+        if rest.contains('*') {
+            return Err(wild());
+        }
+        let url = HttpUrl::parse(rest.trim()).map_err(|error| error.to_string())?;
+        return Ok((verb, Resource::Url(url)));
+    }
     let act = Act::parse(text, anchors).map_err(|error| error.to_string())?;
     let VerbPattern::One(verb) = act.verb else {
         return Err(format!("`{text}` names no single verb"));
     };
     let resource = match act.resource {
         ResourcePattern::Path(path) => Resource::File(path.as_tree().ok_or_else(wild)?),
-        ResourcePattern::Url(_) if rest.contains('*') => return Err(wild()),
-        ResourcePattern::Url(_) => Resource::Url(HttpUrl::parse(rest.trim()).map_err(|error| error.to_string())?),
+        ResourcePattern::Url(_) => return Err(wild()),
         ResourcePattern::Endpoint {
             host: HostPattern::Exact(host),
             ..

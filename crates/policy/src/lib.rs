@@ -19,6 +19,7 @@ mod entry;
 mod foreign;
 mod index;
 mod judge;
+mod limits;
 mod load;
 mod opened;
 mod outward;

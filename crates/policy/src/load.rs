@@ -458,10 +458,11 @@ impl<'a> Loader<'a> {
         // What follows from a rule and is written out elsewhere too says nothing more.
         let mut known = std::collections::HashSet::new();
         for rule in self.rules.iter().filter(|rule| rule.follows_from.is_none()) {
-            known.insert((rule.layer(), rule.effect, rule.act().clone()));
+            known.insert((rule.layer(), rule.effect, rule.act().clone(), rule.limits().clone()));
         }
         self.rules.retain(|rule| {
-            rule.follows_from.is_none() || known.insert((rule.layer(), rule.effect, rule.act().clone()))
+            let own = || (rule.layer(), rule.effect, rule.act().clone(), rule.limits().clone());
+            rule.follows_from.is_none() || known.insert(own())
         });
         self.rules.sort_by_key(Rule::layer);
         self.granting.sort_unstable();
@@ -494,6 +495,7 @@ impl<'a> Loader<'a> {
         if self.overlaps {
             self.diagnostics.extend(overlap::dead(&policy));
             self.diagnostics.extend(unread(policy.rules()));
+            self.diagnostics.extend(overlap::idle_limits(policy.rules()));
         }
         if self.diagnostics.iter().any(Diagnostic::is_error) {
             return Err(self.diagnostics);

@@ -2,7 +2,9 @@
 //!
 //! Promises: P4 (a rule that can never hold is said, not passed over).
 
-use bailiwick_model::{Layer, ResourcePattern, RuleRef, Scheme, UrlPattern, Verb, VerbPattern, Verdict};
+use bailiwick_model::{
+    BodyLimit, Layer, Limits, ResourcePattern, RuleRef, Scheme, UrlPattern, Verb, VerbPattern, Verdict,
+};
 
 use crate::breadth::{act_covers, acts_meet, narrowness};
 use crate::diagnostic::{Diagnostic, Place, Severity};
@@ -69,7 +71,9 @@ fn between(one: &Rule, other: &Rule) -> Option<Overlap> {
         })
     };
     let name = |rule: &Rule| format!("`{}` ({})", rule.origin.act, rule.origin);
-    let whole = act_covers(one.effect, one.act(), other.act());
+    // A rule with limits leaves something over, for all but its like.
+    let all = one.limits().is_none() || one.limits() == other.limits();
+    let whole = all && act_covers(one.effect, one.act(), other.act());
     match (one.effect, other.effect) {
         (Verdict::Deny, Verdict::Allow | Verdict::Ask) if whole => overlap(
             OverlapKind::NeverMatters,
@@ -96,12 +100,53 @@ fn between(one: &Rule, other: &Rule) -> Option<Overlap> {
                 )
             }
         }
-        (effect, same) if effect == same && whole && one.layer() == other.layer() => overlap(
+        (effect, same) if effect == same && whole && one.layer() == other.layer() && matters(one, other) => overlap(
             OverlapKind::NeverMatters,
             format!("{} says all that {} says", name(one), name(other)),
         ),
         _ => None,
     }
+}
+
+/// True when the other rule, which the one covers whole, keeps nothing of its own: limits on answers, keys and budgets hold
+/// where it is the narrower.
+fn matters(one: &Rule, other: &Rule) -> bool {
+    let (own, theirs) = (one.limits(), other.limits());
+    let rest = |limits: &Limits| (limits.answer, limits.keys.clone(), limits.budget);
+    rest(own) == rest(theirs)
+}
+
+/// Complaints about limits of people that keep nothing out, since a wider rule of the same layer lets all of it pass.
+pub(crate) fn idle_limits(rules: &[Rule]) -> Vec<Diagnostic> {
+    let keeps_out = |rule: &&Rule| rule.limits().query.is_some() || rule.limits().body != BodyLimit::default();
+    let written = || rules.iter().filter(|rule| rule.follows_from.is_none());
+    let mut found = Vec::new();
+    for rule in written().filter(keeps_out) {
+        let lets = |other: &&Rule| {
+            other.layer() == rule.layer()
+                && other.effect == Verdict::Allow
+                && other.limits().is_none()
+                && act_covers(other.effect, other.act(), rule.act())
+        };
+        let Some(wide) = written().find(lets) else { continue };
+        let place = Place {
+            line: rule.origin.line,
+            column: rule.origin.column,
+        };
+        let message = format!(
+            "the limits of `{}` keep nothing out: `{}` ({}) allows what is outside them",
+            rule.origin.act, wide.origin.act, wide.origin
+        );
+        let hint = "narrow the wider rule, or give it limits too";
+        found.push(Diagnostic::new(
+            Severity::Warning,
+            &rule.origin.file,
+            place,
+            &message,
+            Some(hint.into()),
+        ));
+    }
+    found
 }
 
 /// Complaints about rules of people that a deny makes void.

@@ -40,7 +40,13 @@ fn digest_of(rules: &[Rule], settings: &Settings, granting: &[Layer]) -> Digest 
     };
     part("bailiwick rules v1");
     granting.iter().for_each(|layer| part(layer.as_str()));
-    let line = |rule: &Rule| format!("{} {} {}", rule.layer(), rule.effect.as_str(), rule.act());
+    let line = |rule: &Rule| {
+        let limits = match rule.limits() {
+            limits if limits.is_none() => String::new(),
+            limits => format!(" {limits:?}"),
+        };
+        format!("{} {} {}{limits}", rule.layer(), rule.effect.as_str(), rule.act())
+    };
     let lines: BTreeSet<String> = rules.iter().map(line).collect();
     lines.iter().for_each(|line| part(line));
     part(&format!("{settings:?}"));

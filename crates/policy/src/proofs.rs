@@ -202,6 +202,27 @@ proptest! {
     }
 
     #[test]
+    fn p3_a_limit_never_widens_an_allow(lines in lines(ALL, 10), query in "(p=(a|b|ab))?", requests in proptest::collection::vec(request(), 6)) {
+        let lines: Vec<Line> = lines.into_iter().filter(|(_, effect, _)| *effect != Verdict::Ask).collect();
+        let open = policy(&lines, &[Layer::Person, Layer::Context]);
+        let narrow = bailiwick_model::Parameter { values: vec!["a*".into()], longest: Some(1) };
+        let limits = bailiwick_model::Limits { query: Some([("p".to_owned(), narrow)].into()), ..Default::default() };
+        let mut rules = open.rules().to_vec();
+        rules.iter_mut().filter(|rule| rule.effect == Verdict::Allow).for_each(|rule| rule.limit(&limits));
+        let limited = Policy::of(rules, Settings::default(), vec![Layer::Person, Layer::Context]).unwrap();
+        for mut request in requests {
+            if let bailiwick_model::Resource::Url(url) = &mut request.resource {
+                *url = bailiwick_model::HttpUrl::parse(&format!("{url}?{query}")).unwrap();
+            }
+            let (old, new) = (open.evaluate(&request), limited.evaluate(&request));
+            prop_assert!(new.verdict >= old.verdict, "{}: {:?} to {:?}", request, old, new);
+            let outside = matches!(request.resource, bailiwick_model::Resource::Url(_)) && !["", "p=a"].contains(&query.as_str());
+            prop_assert!(!outside || new.verdict == Verdict::Deny, "{}", request);
+            prop_assert_eq!(limited.decide(&request, |request| limited.satisfied_by_all(request)), new);
+        }
+    }
+
+    #[test]
     fn p4_an_empty_policy_denies(denies in proptest::collection::vec(act(true), 0..4), request in request()) {
         let lines: Vec<Line> = denies.into_iter().map(|act| (Layer::Context, Verdict::Deny, act)).collect();
         for granting in [&[][..], &[Layer::Context], &[Layer::Person, Layer::Context]] {

@@ -8,8 +8,8 @@
 
 use bailiwick_gate::Reading;
 use bailiwick_model::{
-    ANY_PORT, Act, Capability, Host, HostPattern, Layer, Resource, ResourcePattern, RuleRef, Scheme, Verb, VerbPattern,
-    Verdict,
+    ANY_PORT, Act, Capability, Host, HostPattern, Layer, Limits, Request, Resource, ResourcePattern, RuleRef, Scheme,
+    Verb, VerbPattern, Verdict,
 };
 
 /// A rule in force.
@@ -42,6 +42,23 @@ impl Rule {
     /// True when the act covers doing this to that.
     pub fn covers(&self, verb: &Verb, resource: &Resource) -> bool {
         covers(self.effect, &self.act, verb, resource)
+    }
+
+    /// What the rule lets requests and their answers be.
+    pub fn limits(&self) -> &Limits {
+        &self.capability.constraints.limits
+    }
+
+    /// True when the rule covers a request, and the request is within its limits as far as it says so itself.
+    pub fn admits(&self, request: &Request) -> bool {
+        self.covers(&request.verb, &request.resource) && self.limits().breach(request).is_none()
+    }
+
+    /// Limits the rule, where it is about requests: looking a name up has no limits.
+    pub(crate) fn limit(&mut self, limits: &Limits) {
+        if matches!(self.act.resource, ResourcePattern::Url(_)) {
+            self.capability.constraints.limits.clone_from(limits);
+        }
     }
 
     /// The rules that one written act stands for: first itself, then what follows from it.

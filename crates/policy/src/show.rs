@@ -40,6 +40,9 @@ impl Policy {
                         let _ = write!(out, "  # {reason}");
                     }
                     out.push('\n');
+                    if !rule.limits().is_none() {
+                        let _ = writeln!(out, "          with {}", rule.limits());
+                    }
                     self.show_broker(rule, &mut out);
                 }
             }

@@ -13,7 +13,8 @@ use bailiwick_commands::Grammars;
 use bailiwick_gate::{Reading, Start};
 use bailiwick_mediator::{Clearances, Grant, Purpose, Rules, Snapshot, decide};
 use bailiwick_model::{
-    AbsPath, Act, Anchors, Capability, Host, HttpUrl, Label, Millis, Obligation, Request, Resource, Tag, Verb, words_of,
+    AbsPath, Act, Anchors, Argument, Capability, Host, HttpUrl, Label, Millis, Obligation, Request, Resource, Tag,
+    Verb, argument, words_of,
 };
 use bailiwick_policy::{Policy, SourceFile, Sources};
 use serde::Deserialize;
@@ -48,6 +49,8 @@ struct RuleTexts {
 struct Case {
     ask: String,
     address: Option<IpAddr>,
+    content_type: Option<String>,
+    content_length: Option<i64>,
     #[serde(default)]
     purpose: Asking,
     #[serde(default)]
@@ -232,6 +235,13 @@ fn check(case: &Case, policy: Arc<dyn Rules>) -> Result<(), String> {
     };
     if let Some(address) = case.address {
         request = request.dialling(address);
+    }
+    let said = [
+        (argument::CONTENT_TYPE, case.content_type.clone().map(Argument::Text)),
+        (argument::CONTENT_LENGTH, case.content_length.map(Argument::Whole)),
+    ];
+    for (name, value) in said {
+        request.arguments.extend(value.map(|value| (name.to_owned(), value)));
     }
     let decision = decide(&request, &snapshot(case, policy));
     let told = format!(

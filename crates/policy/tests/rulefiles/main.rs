@@ -6,6 +6,7 @@ mod brokers;
 mod commands;
 mod documented;
 mod layers;
+mod limits;
 mod mistakes;
 mod network;
 mod profiles;

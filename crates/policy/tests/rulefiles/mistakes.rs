@@ -5,7 +5,7 @@ use bailiwick_policy::{Severity, SourceFile};
 use crate::{file, load, project, sources};
 
 /// What is said, as `line:column: message | hint`, errors only.
-fn said(text: &str) -> Vec<String> {
+pub(crate) fn said(text: &str) -> Vec<String> {
     match project(text) {
         Ok(_) => Vec::new(),
         Err(all) => all
@@ -68,7 +68,8 @@ fn c070_unknown_keys_name_the_nearest() {
 fn c070_a_mistyped_limit_of_a_rule_is_no_rule() {
     says(
         "allow = [{ rule = \"read .\", prefixx = \"npm test\" }]\n",
-        "1:29: `prefixx` is not a known key | known here: `rule`, `allows`, `denies`, `reason`, `variables`, `exact`, `tls`",
+        "1:29: `prefixx` is not a known key | known here: `rule`, `allows`, `denies`, `reason`, `variables`, `exact`, `tls`, `query`, \
+         `body`, `answer`, `pin`, `budget`",
     );
     says(
         "allow = [{ reason = \"x\" }]\n",
