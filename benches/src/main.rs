@@ -1,4 +1,5 @@
-//! Measurements: bare, bwrap and ours, pair by pair in one run; then decisions and the log by themselves.
+//! Measurements: bare, bwrap and ours, pair by pair in one run; decisions and the log by themselves; the network gate beside
+//! other proxies.
 //!
 //! Answers: what does a fence cost, how fast is a decision, how fast is the log, on this machine, now?
 //! A figure of one run says little by itself, so every program is run bare, in bwrap and in ours in turn, and what counts is
@@ -11,6 +12,7 @@
 
 mod decisions;
 mod measure;
+mod network;
 mod programs;
 mod records;
 mod sample;
@@ -20,6 +22,13 @@ use std::process::ExitCode;
 use crate::measure::{Options, Table};
 
 fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, mode, work] = arguments.as_slice()
+        && mode == "__client"
+    {
+        network::run_client(work);
+        return ExitCode::SUCCESS;
+    }
     let options = match Options::read(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(fault) => {
@@ -31,12 +40,20 @@ fn main() -> ExitCode {
     programs::measure(&options, &mut table);
     decisions::measure(&options, &mut table);
     records::measure(&options, &mut table);
-    print!("{table}");
+    if !table.is_empty() {
+        print!("{table}");
+    }
+    let mut network = Vec::new();
+    let whole = network::measure(&options, &mut network);
     if let Some(path) = &options.json {
-        std::fs::write(path, table.json().to_string()).expect("the place for the JSON can be written");
+        let mut json = table.json();
+        if let Some(all) = json.as_object_mut() {
+            all.insert("network".into(), network.clone().into());
+        }
+        std::fs::write(path, json.to_string()).expect("the place for the JSON can be written");
         eprintln!("bench: written to {}", path.display());
     }
-    if table.is_whole() {
+    if whole && table.is_whole() && !(table.is_empty() && network.is_empty()) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

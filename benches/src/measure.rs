@@ -166,9 +166,14 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// True when something was measured and nothing failed.
+    /// True when nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// True when nothing failed.
     pub fn is_whole(&self) -> bool {
-        !self.rows.is_empty() && self.rows.iter().all(|row| row.faults.is_empty())
+        self.rows.iter().all(|row| row.faults.is_empty())
     }
 
     /// Everything, with all samples.

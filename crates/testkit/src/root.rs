@@ -54,6 +54,11 @@ impl Root {
         (certificate.der().clone(), PrivateKeyDer::Pkcs8(key))
     }
 
+    /// Its certificate and its key as PEM, for a program that signs with them.
+    pub fn with_key(&self) -> (String, String) {
+        (self.pem.clone(), self.issuer.key().serialize_pem())
+    }
+
     /// What a server needs to speak TLS as these names.
     pub fn serving(&self, names: &[&str]) -> Arc<ServerConfig> {
         let (certificate, key) = self.certificate(names);
