@@ -78,14 +78,18 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
         &["commands"],
         "lines for a shell are read as a preview, in one room",
     ),
-    ("hyper*", &["proxy"], "hostile HTTP is parsed in the supervisor only"),
-    ("http-body-util", &["proxy"], "goes with hyper"),
+    (
+        "hyper*",
+        &["proxy", "benches"],
+        "hostile HTTP is parsed in the supervisor only; measurements have both ends",
+    ),
+    ("http-body-util", &["proxy", "benches"], "goes with hyper"),
     (
         "rustls*",
-        &["proxy", "testkit"],
-        "TLS is read in the supervisor only; tests have servers",
+        &["proxy", "testkit", "benches"],
+        "TLS is read in the supervisor only; tests and measurements have both ends",
     ),
-    ("tokio-rustls", &["proxy"], "goes with rustls"),
+    ("tokio-rustls", &["proxy", "benches"], "goes with rustls"),
     ("webpki-roots", &["proxy"], "goes with rustls"),
     (
         "rcgen",
