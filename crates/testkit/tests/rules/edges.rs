@@ -115,7 +115,7 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "tokio",
-        &["proxy", "store", "bailiwick"],
+        &["proxy", "store", "bailiwick", "benches"],
         "the launcher and the deciding ring have no runtime",
     ),
 ];
