@@ -2,7 +2,7 @@
 //!
 //! Promises: P3, P4. Not here: how often a capability has been used (`mediator` keeps the counts and hands them in).
 
-use bailiwick_model::{Capability, Command, Millis, Request, Resource};
+use bailiwick_model::{Budget, Capability, Command, Millis, Request, Resource};
 
 use crate::act::act_covers;
 
@@ -13,6 +13,8 @@ pub fn covers(capability: &Capability, request: &Request, now: Millis) -> bool {
         && limits.not_before.is_none_or(|from| from <= now)
         && limits.expires.is_none_or(|until| now < until)
         && limits.limits.breach(request).is_none()
+        // Nobody counts the budget of a capability yet: one that has a budget covers nothing.
+        && limits.limits.budget == Budget::default()
         && parts(request)
             .iter()
             .all(|part| capability.acts.iter().any(|act| act_covers(act, part)))

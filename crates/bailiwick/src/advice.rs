@@ -164,6 +164,10 @@ pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<
             "widen the limits of `{}` at {}:{}",
             rule.act, rule.file, rule.line
         )),
+        (Code::BudgetSpent, Some(rule)) => Some(format!(
+            "raise the budget of `{}` at {}:{}, or start another task",
+            rule.act, rule.file, rule.line
+        )),
         (Code::AddressLoopback | Code::AddressPrivate, _) => {
             Some("name the address itself in a rule, or pin the name to it under [network.hosts]".into())
         }

@@ -26,7 +26,7 @@ pub use launch::{
     LoopbackPort, Protected, Protection, SECRET, Sought, Stdio,
 };
 pub use ledger::{Clock, Ledger, LedgerFault, Pending, Random, Receipt};
-pub use mediator::{Mediator, Outcome, Question, Refusal, Settlement};
+pub use mediator::{Mediator, Outcome, Passed, Question, Refusal, Settlement};
 pub use permit::{Permit, PermitFault, PermitTerms, Spent};
 pub use start::{AsWritten, Judged, Reading, Start};
 pub use store::{Store, StoreFault, TaskRow, TaskState};

@@ -64,4 +64,25 @@ pub struct Settlement {
     pub done: bool,
     /// What the gate has to add, for people: bytes, a status, a fault. At most 1024 bytes are kept.
     pub note: String,
+    /// What passed of an HTTP request and its answer, where budgets count it.
+    #[serde(default, skip_serializing_if = "Passed::is_nothing")]
+    pub passed: Passed,
+}
+
+/// How much of an HTTP request and its answer passed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Passed {
+    /// Bytes of the request's body that were sent; none where that is not known, and all that was taken for it counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<u64>,
+    /// Bytes of the answer's body that were received.
+    #[serde(default)]
+    pub received: u64,
+}
+
+impl Passed {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }

@@ -253,8 +253,9 @@ impl Mediator {
         let open = {
             let mut state = task.state();
             let open = state.close(&settlement.nonce)?;
-            if !settlement.done {
-                state.release(open.uses);
+            match settlement.done {
+                true => state.passed(&open.uses, settlement.passed),
+                false => state.release(open.uses.clone()),
             }
             open
         };

@@ -10,6 +10,7 @@
 use bailiwick_authority::Held;
 use bailiwick_model::{Capability, Code, Decision, Obligation, Reason, Request, Verdict};
 
+use crate::budget::{Charge, charges};
 use crate::form;
 use crate::snapshot::{Grant, Purpose, Snapshot};
 
@@ -25,11 +26,12 @@ pub(crate) struct Judged {
     pub(crate) uses: Uses,
 }
 
-/// What an allow uses up, by place in the lists of the authority and of the grants.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What an allow uses up, by place in the lists of the authority, of the grants and of the rules' budgets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
     pub(crate) capability: Option<usize>,
     pub(crate) grant: Option<usize>,
+    pub(crate) charges: Vec<Charge>,
 }
 
 pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
@@ -51,6 +53,17 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
     let all = all.unwrap_or_else(|| Decision::deny(Code::Fault, "nothing decided about it"));
     let (mut decision, grant) = answer(request, snapshot, all);
     let mut uses = Uses::default();
+    if decision.verdict != Verdict::Deny {
+        let spent = &snapshot.used.budgets;
+        match charges(request, &decision, &*snapshot.policy, spent, snapshot.now) {
+            Ok((charges, duties)) => {
+                uses.charges = charges;
+                decision.obligations.extend(duties);
+            }
+            // Nobody is asked about what could not be done.
+            Err(refusal) => decision = refusal.and(decision),
+        }
+    }
     match decision.verdict {
         Verdict::Allow => {
             decision
@@ -66,7 +79,7 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
                 decision.obligations.extend(by.constraints.limits.obligations());
             }
         }
-        Verdict::Ask => {}
+        Verdict::Ask => uses.charges.clear(),
         Verdict::Deny => decision.obligations.clear(),
     }
     Judged { decision, uses }

@@ -10,6 +10,7 @@
 //!
 //! Reading order: `decide`, `snapshot`, `commit`, `task`, `session`, `questions`.
 
+mod budget;
 mod commit;
 mod decide;
 mod durability;
@@ -22,6 +23,7 @@ mod snapshot;
 mod standing;
 mod task;
 
+pub use budget::Spent;
 pub use decide::decide;
 pub use monitor::{Mediator, PATIENCE, TaskFault, TaskSpec};
 pub use questions::{QuestionFault, Waiting};

@@ -1,6 +1,6 @@
 //! What deciding needs of a set of rules.
 
-use bailiwick_model::{AbsPath, Decision, Digest, Request, Verb};
+use bailiwick_model::{AbsPath, Budget, Decision, Digest, Request, RuleRef, Verb};
 use bailiwick_policy::Policy;
 
 /// Rules, compiled. The same request gets the same answer every time (P14); a fault inside is a deny (P4).
@@ -19,6 +19,11 @@ pub trait Rules: Send + Sync {
     /// The trees that some rule asks about.
     fn asked_candidates(&self) -> Vec<AbsPath> {
         Vec::new()
+    }
+
+    /// The budget of the rule that is written there, and its place among all budgets of these rules.
+    fn budget(&self, _rule: &RuleRef) -> Option<(usize, Budget)> {
+        None
     }
 
     /// The digest of all rules in force.
@@ -40,6 +45,10 @@ impl Rules for Policy {
 
     fn asked_candidates(&self) -> Vec<AbsPath> {
         Policy::asked_candidates(self)
+    }
+
+    fn budget(&self, rule: &RuleRef) -> Option<(usize, Budget)> {
+        Policy::budget(self, rule)
     }
 
     fn digest(&self) -> Digest {

@@ -8,7 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use bailiwick_gate::{Answer, Call, Outcome, PROTOCOL, Question, Refusal, Settlement, WireFault, decode, encode};
+use bailiwick_gate::{
+    Answer, Call, Outcome, PROTOCOL, Passed, Question, Refusal, Settlement, WireFault, decode, encode,
+};
 use bailiwick_model::{Code, Request, TaskId};
 
 use crate::monitor::Mediator;
@@ -235,6 +237,7 @@ fn answer(mediator: &Mediator, call: u64, outcome: Outcome, reply: &Reply) {
             nonce,
             done: false,
             note: "too large for a frame".into(),
+            passed: Passed::default(),
         };
         let code = match mediator.settle_of(task, &settlement) {
             Ok(()) => Code::LimitReached,

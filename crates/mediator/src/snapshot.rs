@@ -14,6 +14,7 @@ use bailiwick_model::{
     Verdict,
 };
 
+use crate::budget::Spent;
 use crate::rules::Rules;
 
 /// What the answer is for.
@@ -132,6 +133,8 @@ pub struct Used {
     pub capabilities: Vec<u64>,
     /// Of the grants.
     pub grants: Vec<u64>,
+    /// Of the budgets of rules; one that is missing is not used yet.
+    pub budgets: Vec<Spent>,
 }
 
 /// The state of a task at one moment. Cheap to take: what does not change is shared.

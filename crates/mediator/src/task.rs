@@ -9,8 +9,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiwick_authority::Authority;
+use bailiwick_gate::Passed;
 use bailiwick_model::{ContextId, DecisionId, Digest, Label, Millis, Nonce, TaskId};
 
+use crate::budget::{self, Charge, Spent};
 use crate::decide::Uses;
 use crate::rules::Rules;
 use crate::snapshot::{Clearances, Grant, Purpose, Snapshot, Used};
@@ -44,7 +46,7 @@ pub(crate) struct State {
 }
 
 /// A permit that has been handed out and not been settled.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Open {
     pub(crate) decision: DecisionId,
     pub(crate) digest: Digest,
@@ -66,6 +68,7 @@ impl State {
             used: Arc::new(Used {
                 capabilities: vec![0; authority.capabilities().len()],
                 grants: vec![0; grants.len()],
+                budgets: Vec::new(),
             }),
             grants: grants.into(),
             open: HashMap::new(),
@@ -109,7 +112,8 @@ impl State {
 
     /// Takes what the permit uses up, and keeps it as open.
     pub(crate) fn reserve(&mut self, nonce: Nonce, open: Open) {
-        self.count(open.uses, |used| used.saturating_add(1));
+        self.count(&open.uses, |used| used.saturating_add(1));
+        self.charge(&open.uses, budget::take);
         self.open.insert(nonce, open);
     }
 
@@ -124,7 +128,13 @@ impl State {
         uses.grant = uses
             .grant
             .filter(|place| self.grants.get(*place).is_some_and(|grant| grant.only.is_none()));
-        self.count(uses, |used| used.saturating_sub(1));
+        self.count(&uses, |used| used.saturating_sub(1));
+        self.charge(&uses, |spent, charge| budget::give_back(spent, charge));
+    }
+
+    /// Counts what passed of an effect against the budgets that its permit was charged to.
+    pub(crate) fn passed(&mut self, uses: &Uses, passed: Passed) {
+        self.charge(uses, |spent, charge| budget::settle(spent, charge, passed));
     }
 
     /// Takes from the open permits those that `which` names.
@@ -147,8 +157,17 @@ impl State {
         }
     }
 
-    fn count(&mut self, uses: Uses, change: impl Fn(u64) -> u64) {
-        if uses == Uses::default() {
+    fn charge(&mut self, uses: &Uses, change: impl Fn(&mut Vec<Spent>, &Charge)) {
+        if uses.charges.is_empty() {
+            return;
+        }
+        let used = Arc::make_mut(&mut self.used);
+        uses.charges.iter().for_each(|charge| change(&mut used.budgets, charge));
+        self.moved();
+    }
+
+    fn count(&mut self, uses: &Uses, change: impl Fn(u64) -> u64) {
+        if uses.capability.is_none() && uses.grant.is_none() {
             return;
         }
         let used = Arc::make_mut(&mut self.used);

@@ -45,6 +45,10 @@ codes! {
     NoRule = "no-rule",
     /// Rules cover it, and its query or body is outside their limits.
     OutsideLimits = "outside-limits",
+    /// The budget of the rule that would allow it is used up.
+    BudgetSpent = "budget-spent",
+    /// The rule that would allow it is used as often as it may be in this time.
+    TooOften = "too-often",
     /// The task holds no capability that covers it.
     NoCapability = "no-capability",
     /// The task has ended, or never was.

@@ -105,7 +105,7 @@ pub mod argument {
     pub const ADDRESS: &str = "address";
     /// The media type that an HTTP request says its body is of, as it says it: a text. Absent where it says none.
     pub const CONTENT_TYPE: &str = "content-type";
-    /// How long an HTTP request says its body is, in bytes: a whole number. Absent where it does not say.
+    /// How long an HTTP request says its body is, in bytes: a whole number, 0 where it has none. Absent where it does not say.
     pub const CONTENT_LENGTH: &str = "content-length";
     /// True when an HTTP request brings a login of its own (`Authorization`, `Cookie`).
     pub const CREDENTIAL: &str = "credential";

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bailiwick_model::{Act, Budget, Digest, Limits, Parameter, Rate, ResourcePattern, Scheme, Verdict, media_type};
+use bailiwick_model::{Act, Digest, Limits, Parameter, Rate, ResourcePattern, Scheme, Verdict, media_type};
 use toml_edit::{Item, TableLike};
 
 use crate::diagnostic::Span;
@@ -213,10 +213,6 @@ impl Reader<'_> {
 
 /// Why limits cannot hold for a rule, and what would be right.
 pub(crate) fn misplaced(effect: Verdict, act: &Act, limits: &Limits, key: &str) -> Option<(String, String)> {
-    if limits.budget != Budget::default() {
-        let message = "budgets are not counted by this build".to_owned();
-        return Some((message, "take `budget` out".into()));
-    }
     if effect == Verdict::Deny {
         let message = format!("`{act}` is denied: `{key}` would limit what is not allowed");
         return Some((

@@ -2,9 +2,9 @@
 //!
 //! Promises: P14 (the same rules and the same request give the same answer; the digest names the rules).
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use bailiwick_model::{AbsPath, Digest, HostPattern, Layer, Request, ResourcePattern, Verb, Verdict};
+use bailiwick_model::{AbsPath, Budget, Digest, HostPattern, Layer, Request, ResourcePattern, RuleRef, Verb, Verdict};
 use sha2::{Digest as _, Sha256};
 
 use crate::cedar::{self, Engine};
@@ -14,6 +14,13 @@ use crate::index::Index;
 use crate::rule::{Rule, host_of};
 use crate::settings::Settings;
 use crate::trees::Trees;
+
+/// Where a rule was written: all that follows from it shares its budget.
+type Written = (Layer, String, u32, u32);
+
+fn written(rule: &RuleRef) -> Written {
+    (rule.layer, rule.file.clone(), rule.line, rule.column)
+}
 
 /// All rules in force.
 #[derive(Debug)]
@@ -28,6 +35,7 @@ pub struct Policy {
     denies_addresses: bool,
     digest: Digest,
     warnings: Vec<Diagnostic>,
+    budgets: HashMap<Written, (usize, Budget)>,
     carriers: BTreeSet<String>,
 }
 
@@ -68,6 +76,13 @@ impl Policy {
             let host = host_of(rule.act());
             rule.effect == Verdict::Deny && matches!(host, Some(HostPattern::Exact(host)) if host.address().is_some())
         };
+        let mut budgets = HashMap::new();
+        for rule in rules.iter().filter(|rule| rule.limits().budget != Budget::default()) {
+            let place = budgets.len();
+            budgets
+                .entry(written(&rule.origin))
+                .or_insert((place, rule.limits().budget));
+        }
         Ok(Self {
             index: Index::of(&rules),
             trees: Trees::default(),
@@ -78,6 +93,7 @@ impl Policy {
             granting,
             engine,
             warnings: Vec::new(),
+            budgets,
             carriers: BTreeSet::new(),
         })
     }
@@ -115,6 +131,15 @@ impl Policy {
     /// The layers of which each must allow what is to be allowed.
     pub fn granting_layers(&self) -> &[Layer] {
         &self.granting
+    }
+
+    /// The budget of the rule that is written there, and its place among all budgets of these rules.
+    pub fn budget(&self, rule: &RuleRef) -> Option<(usize, Budget)> {
+        // Most policies have none.
+        if self.budgets.is_empty() {
+            return None;
+        }
+        self.budgets.get(&written(rule)).copied()
     }
 
     pub(crate) fn denies_addresses(&self) -> bool {

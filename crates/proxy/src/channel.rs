@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bailiwick_gate::{
-    Client, ClientFault, FrameReader, GateKind, Outcome, Permit, Question, Refusal, Reply, Settlement, Spent,
+    Client, ClientFault, FrameReader, GateKind, Outcome, Passed, Permit, Question, Refusal, Reply, Settlement, Spent,
 };
 use bailiwick_model::{Code, Millis, Nonce, Request, TaskId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -136,9 +136,10 @@ impl Channel {
                 spent,
                 begun: false,
                 settled: false,
+                passed: Passed::default(),
             }),
             Err(fault) => {
-                self.settle(nonce, false, fault.to_string());
+                self.settle(nonce, false, fault.to_string(), Passed::default());
                 let refusal = Refusal { id, code: fault.code() };
                 Err(self.refused(refusal, request.to_string()))
             }
@@ -207,9 +208,14 @@ impl Channel {
         Refused::new(refusal, act)
     }
 
-    fn settle(&self, nonce: Nonce, done: bool, note: String) {
+    fn settle(&self, nonce: Nonce, done: bool, note: String, passed: Passed) {
         // A channel that is gone has told the mediator all it needs: every open permit counts as abandoned.
-        let _ = self.say.send(Say::Settle(Settlement { nonce, done, note }));
+        let _ = self.say.send(Say::Settle(Settlement {
+            nonce,
+            done,
+            note,
+            passed,
+        }));
     }
 }
 
@@ -219,6 +225,7 @@ pub(crate) struct Effect {
     spent: Spent,
     begun: bool,
     settled: bool,
+    passed: Passed,
 }
 
 impl Effect {
@@ -232,10 +239,15 @@ impl Effect {
         self.begun = true;
     }
 
+    /// Notes how many bytes of the answer's body were received, besides those noted before.
+    pub(crate) fn received(&mut self, bytes: u64) {
+        self.passed.received = self.passed.received.saturating_add(bytes);
+    }
+
     /// Says what became of it.
     pub(crate) fn settle(mut self, done: bool, note: impl Into<String>) {
         self.settled = true;
-        self.channel.settle(self.spent.nonce(), done, note.into());
+        self.channel.settle(self.spent.nonce(), done, note.into(), self.passed);
     }
 }
 
@@ -247,7 +259,8 @@ impl Drop for Effect {
             } else {
                 "given up before it was done"
             };
-            self.channel.settle(self.spent.nonce(), self.begun, note.into());
+            self.channel
+                .settle(self.spent.nonce(), self.begun, note.into(), self.passed);
         }
     }
 }
@@ -391,6 +404,7 @@ impl Line {
             nonce: permit.terms().nonce,
             done: false,
             note: "nobody waited for the answer".into(),
+            passed: Passed::default(),
         })
     }
 }

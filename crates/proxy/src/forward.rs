@@ -295,6 +295,10 @@ impl hyper::body::Body for Streamed {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let (Poll::Ready(Some(Ok(frame))), Some(effect)) = (&polled, &mut self.effect) {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            effect.received(u64::try_from(bytes).unwrap_or(u64::MAX));
+        }
         match &polled {
             Poll::Ready(None) => self.end = "whole",
             Poll::Ready(Some(Err(_))) => self.end = "broken off by the server",

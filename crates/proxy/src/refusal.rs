@@ -61,6 +61,7 @@ impl Refused {
             Code::NameUnresolved | Code::UpstreamUnreachable | Code::UpstreamUntrusted => StatusCode::BAD_GATEWAY,
             Code::MediatorUnavailable | Code::LogUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Code::MalformedRequest | Code::NameMismatch => StatusCode::BAD_REQUEST,
+            Code::TooOften => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::FORBIDDEN,
         }
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bailiwick_fence::{Channel, Outcome, Wanted};
-use bailiwick_gate::Settlement;
+use bailiwick_gate::{Passed, Settlement};
 use bailiwick_model::{AbsPath, Code, DecisionId, Level, Nonce, Request, Resource, TaskId, Verb, Verdict};
 use bailiwick_policy::{Broker, Policy};
 
@@ -170,6 +170,7 @@ impl Desk {
             nonce,
             done,
             note: note.into(),
+            passed: Passed::default(),
         };
         if self.daemon.mediator.settle_of(self.master.task, &settlement).is_err() {
             talkln!("bailiwick: a permit of task {} could not be settled", self.master.task);

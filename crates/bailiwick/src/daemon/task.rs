@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 
 use bailiwick_fence::{Control, Lines, Running};
 use bailiwick_gate::{
-    FenceReport, IdMap, Judged, LaunchFault, Mediator as _, Outcome, Reading, Settlement, Spent, Start, TaskRow,
-    TaskState,
+    FenceReport, IdMap, Judged, LaunchFault, Mediator as _, Outcome, Passed, Reading, Settlement, Spent, Start,
+    TaskRow, TaskState,
 };
 use bailiwick_mediator::{PATIENCE, Rules, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Record, Request, Resource, TaskId, Verb};
@@ -615,6 +615,7 @@ fn settle(daemon: &Daemon, spent: Spent, done: bool, note: &str) {
         nonce: spent.nonce(),
         done,
         note: note.into(),
+        passed: Passed::default(),
     };
     if let Err(refusal) = daemon.mediator.settle(&settlement) {
         talkln!("bailiwick: a permit could not be settled: {refusal}");

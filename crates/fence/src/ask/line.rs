@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::{Client, FrameReader, GateKind, Outcome, Permit, Reply, Settlement, Spent};
+use bailiwick_gate::{Client, FrameReader, GateKind, Outcome, Passed, Permit, Reply, Settlement, Spent};
 use bailiwick_model::{Code, Nonce, Request, TaskId};
 use rustix::io::Errno;
 
@@ -121,6 +121,7 @@ impl Line {
             nonce,
             done,
             note: note.into(),
+            passed: Passed::default(),
         };
         if let Ok((_, frame)) = state.client.settle(&settlement) {
             // A channel that is gone is noticed by whoever hears.

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::{Client, FrameReader, GateKind, Outcome, Reply, Settlement};
+use bailiwick_gate::{Client, FrameReader, GateKind, Outcome, Passed, Reply, Settlement};
 use bailiwick_model::{Nonce, Request, Resource, TaskId, Verb};
 
 use super::lock;
@@ -201,6 +201,7 @@ impl Line {
             nonce: leave.0,
             done,
             note: note.into(),
+            passed: Passed::default(),
         };
         let mut state = lock(&self.state);
         if let Ok((_, frame)) = state.client.settle(&settlement) {

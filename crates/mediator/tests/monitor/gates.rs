@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::house::{House, Mood, SocketGate, TASK, act, dry, plain_rules, request, says, settlement, spec};
-use bailiwick_gate::{Mediator, Outcome, Permit, PermitFault, Settlement, digest_of, encode};
+use bailiwick_gate::{Mediator, Outcome, Passed, Permit, PermitFault, Settlement, digest_of, encode};
 use bailiwick_mediator::{Grant, TaskSpec};
 use bailiwick_model::{
     Capability, Code, Constraints, Durability, Event, Label, Nonce, Obligation, Request, Tag, TaskId, Verdict,
@@ -553,6 +553,7 @@ fn p4_open_permits_are_bounded() {
         nonce: first.unwrap_or(Nonce([0; 16])),
         done: false,
         note: String::new(),
+        passed: Passed::default(),
     };
     house.mediator.settle(&given_up).unwrap();
     drop(allowed(house.mediator.decide(&asked)));

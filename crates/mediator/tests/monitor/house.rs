@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bailiwick_gate::{
-    Client, Clock, FrameReader, GateKind, Ledger, LedgerFault, Outcome, Pending, Random, Receipt, Refusal, Reply,
-    Settlement,
+    Client, Clock, FrameReader, GateKind, Ledger, LedgerFault, Outcome, Passed, Pending, Random, Receipt, Refusal,
+    Reply, Settlement,
 };
 use bailiwick_mediator::{Mediator, Rules, Session, TaskSpec};
 use bailiwick_model::{
@@ -281,6 +281,7 @@ pub fn settlement(permit: &bailiwick_gate::Permit, done: bool) -> Settlement {
         nonce: permit.terms().nonce,
         done,
         note: String::new(),
+        passed: Passed::default(),
     }
 }
 

@@ -7,6 +7,7 @@
     reason = "a test that panics has failed"
 )]
 
+mod budgets;
 mod differential;
 mod gates;
 mod house;

@@ -104,6 +104,7 @@ fn snapshots() -> impl Strategy<Value = Snapshot> {
                     used: Arc::new(Used {
                         capabilities: vec![used; 3],
                         grants: vec![used; 3],
+                        budgets: Vec::new(),
                     }),
                     approver_present: present,
                     ..Snapshot::of_rules(

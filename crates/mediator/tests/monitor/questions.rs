@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, atomic::Ordering};
 use std::time::Duration;
 
-use bailiwick_gate::{Answer, Call, PROTOCOL, PermitTerms, Settlement, decode, encode};
+use bailiwick_gate::{Answer, Call, PROTOCOL, Passed, PermitTerms, Settlement, decode, encode};
 use bailiwick_mediator::{PATIENCE, QuestionFault, Session, TaskSpec, Waiting};
 use bailiwick_model::{Answered, Code, Durability, Event, Label, Millis, Request, Tag};
 
@@ -129,6 +129,7 @@ fn p8_a_yes_is_for_the_request_that_was_shown_once() {
                 nonce: terms.nonce,
                 done: false,
                 note: String::new(),
+                passed: Passed::default(),
             };
             house.mediator.settle_of(TASK, &settlement).unwrap();
         }
