@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use bailiwick_model::{Code, Digest, Request, TaskId};
+use bailiwick_model::{Code, Digest, Nonce, Request, SecretName, TaskId};
 
 use crate::mediator::{Outcome, Question, Refusal, Settlement};
 use crate::permit::Permit;
+use crate::secret::{Redeemed, ToSign};
 use crate::wire::{Answer, Call, GateKind, PROTOCOL, WireFault, decode, digest_of, encode};
 
 /// Most calls that may wait for an answer at once.
@@ -39,6 +40,8 @@ pub enum Reply {
     Decided(u64, Outcome),
     /// The answer to [`Client::settle`].
     Settled(u64, Result<(), Refusal>),
+    /// The answer to [`Client::redeem`].
+    Redeemed(u64, Result<Redeemed, Refusal>),
     /// The answer to [`Client::refused`].
     Noted(u64, Refusal),
     /// What was refused to the task by way of another gate.
@@ -49,6 +52,7 @@ pub enum Reply {
 enum Open {
     Decide(Digest),
     Settle,
+    Redeem,
     Refused,
 }
 
@@ -114,6 +118,26 @@ impl Client {
         )
     }
 
+    /// Asks for what an open permit obliges the gate to put in.
+    pub fn redeem(
+        &mut self,
+        nonce: Nonce,
+        secret: &SecretName,
+        sign: Option<ToSign>,
+    ) -> Result<(u64, Vec<u8>), ClientFault> {
+        let call = self.call(Open::Redeem)?;
+        let (secret, sign) = (secret.clone(), sign.map(Box::new));
+        self.frame(
+            call,
+            &Call::Redeem {
+                call,
+                nonce,
+                secret,
+                sign,
+            },
+        )
+    }
+
     /// Puts on record what the gate refused by itself.
     pub fn refused(&mut self, task: TaskId, code: Code, what: &str) -> Result<(u64, Vec<u8>), ClientFault> {
         let call = self.call(Open::Refused)?;
@@ -161,9 +185,10 @@ impl Client {
             };
         }
         let (call, open) = match &answer {
-            Answer::Allow { call, .. } | Answer::Deny { call, .. } | Answer::Settled { call } => {
-                (*call, self.open.remove(call).ok_or(ClientFault::Stray)?)
-            }
+            Answer::Allow { call, .. }
+            | Answer::Deny { call, .. }
+            | Answer::Settled { call }
+            | Answer::Redeemed { call, .. } => (*call, self.open.remove(call).ok_or(ClientFault::Stray)?),
             Answer::Hello { .. } | Answer::Question { .. } | Answer::Told { .. } => return Err(ClientFault::Stray),
         };
         match (answer, open) {
@@ -173,6 +198,8 @@ impl Client {
             (Answer::Deny { refusal, .. }, Open::Decide(_)) => Ok(Reply::Decided(call, Outcome::Deny(refusal))),
             (Answer::Settled { .. }, Open::Settle) => Ok(Reply::Settled(call, Ok(()))),
             (Answer::Deny { refusal, .. }, Open::Settle) => Ok(Reply::Settled(call, Err(refusal))),
+            (Answer::Redeemed { redeemed, .. }, Open::Redeem) => Ok(Reply::Redeemed(call, Ok(redeemed))),
+            (Answer::Deny { refusal, .. }, Open::Redeem) => Ok(Reply::Redeemed(call, Err(refusal))),
             (Answer::Deny { refusal, .. }, Open::Refused) => Ok(Reply::Noted(call, refusal)),
             _ => Err(ClientFault::Stray),
         }

@@ -15,6 +15,7 @@ mod launch;
 mod ledger;
 mod mediator;
 mod permit;
+mod secret;
 mod start;
 mod store;
 mod wire;
@@ -28,6 +29,9 @@ pub use launch::{
 pub use ledger::{Clock, Ledger, LedgerFault, Pending, Random, Receipt};
 pub use mediator::{Mediator, Outcome, Passed, Question, Refusal, Settlement};
 pub use permit::{Permit, PermitFault, PermitTerms, Spent};
+pub use secret::{Handed as Redemption, MAX_SECRET, Redeemed, SecretValue, ToSign, Use, Vault};
 pub use start::{AsWritten, Judged, Reading, Start};
 pub use store::{Store, StoreFault, TaskRow, TaskState};
-pub use wire::{Answer, Call, FrameReader, GateKind, MAX_FRAME, PROTOCOL, WireFault, decode, digest_of, encode};
+pub use wire::{
+    Answer, Call, FrameReader, GateKind, MAX_FRAME, PROTOCOL, WireFault, decode, digest_of, encode, encode_in,
+};

@@ -3,16 +3,18 @@
 //! Promises: P4. Trust: what the mediator reads comes from a process that parses hostile bytes. Every frame has a
 //! size limit; unknown fields, unknown obligations, another protocol version: refused, and the channel is closed.
 
-use bailiwick_model::{Code, Digest, Request, TaskId};
+use bailiwick_model::{Code, Digest, Nonce, Request, SecretName, TaskId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::mediator::{Question, Refusal, Settlement};
 use crate::permit::PermitTerms;
+use crate::secret::{Redeemed, ToSign};
 
 /// The version of the frames. Both ends must have the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Largest frame, in bytes of JSON.
 pub const MAX_FRAME: usize = 256 * 1024;
@@ -62,6 +64,18 @@ pub enum Call {
         call: u64,
         /// What became of it.
         settlement: Settlement,
+    },
+    /// What an open permit obliges the gate to put in. Answered once for each secret of a permit.
+    Redeem {
+        /// The number.
+        call: u64,
+        /// The permit.
+        nonce: Nonce,
+        /// The secret.
+        secret: SecretName,
+        /// What is to be signed, where a signature is wanted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sign: Option<Box<ToSign>>,
     },
     /// What the gate refused by itself.
     Refused {
@@ -113,6 +127,13 @@ pub enum Answer {
         /// The refusal.
         refusal: Refusal,
     },
+    /// What a permit obliges the gate to put in.
+    Redeemed {
+        /// The number of the call.
+        call: u64,
+        /// The value, or the signature.
+        redeemed: Redeemed,
+    },
     /// Settled.
     Settled {
         /// The number of the call.
@@ -139,7 +160,13 @@ pub enum WireFault {
 
 /// Writes a frame: length and JSON.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, WireFault> {
-    let mut frame = vec![0u8; 4];
+    encode_in(0, message)
+}
+
+/// The same with room for so many bytes from the start: what fits is written once, and leaves no copy behind.
+pub fn encode_in<T: Serialize>(room: usize, message: &T) -> Result<Vec<u8>, WireFault> {
+    let mut frame = Vec::with_capacity(room);
+    frame.extend_from_slice(&[0; 4]);
     serde_json::to_writer(&mut frame, message).map_err(|fault| WireFault::Malformed(fault.to_string()))?;
     let length = frame.len().saturating_sub(4);
     let head = u32::try_from(length)
@@ -160,18 +187,37 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireFault> {
     serde_json::from_slice(body).map_err(|fault| WireFault::Malformed(fault.to_string()))
 }
 
-/// Cuts a stream of bytes into frames, without ever holding more than one frame and one read.
-#[derive(Debug, Default)]
+/// Cuts a stream of bytes into frames, without ever holding more than one frame and one read. What has been taken is
+/// overwritten: a frame may hold the value of a secret.
+#[derive(Default)]
 pub struct FrameReader {
-    buffer: Vec<u8>,
+    buffer: Zeroizing<Vec<u8>>,
     taken: usize,
+}
+
+/// Shows nothing of what it holds.
+impl std::fmt::Debug for FrameReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FrameReader({})", self.buffer.len())
+    }
 }
 
 impl FrameReader {
     /// Takes bytes as they come.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.buffer.drain(..self.taken.min(self.buffer.len()));
+        let taken = self.taken.min(self.buffer.len());
         self.taken = 0;
+        let rest = self.buffer.len().saturating_sub(taken);
+        self.buffer.copy_within(taken.., 0);
+        if let Some(over) = self.buffer.get_mut(rest..) {
+            over.zeroize();
+        }
+        self.buffer.truncate(rest);
+        if self.buffer.capacity().saturating_sub(rest) < bytes.len() {
+            let mut wider = Zeroizing::new(Vec::with_capacity(rest.saturating_add(bytes.len()).saturating_mul(2)));
+            wider.extend_from_slice(&self.buffer);
+            self.buffer = wider;
+        }
         self.buffer.extend_from_slice(bytes);
     }
 

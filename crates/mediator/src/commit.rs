@@ -16,6 +16,7 @@ use bailiwick_model::{
 use crate::decide::{Judged, judge};
 use crate::durability;
 use crate::monitor::{Mediator, unknown_task};
+use crate::redeem;
 use crate::session::Asker;
 use crate::snapshot::{Purpose, Snapshot};
 use crate::task::{Open, Task, lock};
@@ -148,7 +149,7 @@ impl Mediator {
             let snapshot = task.snapshot(self.clock.now(), purpose);
             let judged = judge(request, &snapshot);
             let _writer = lock(&task.writer);
-            if let Some((decision, permit)) = self.reserve(&task, &snapshot, judged, (id, digest)) {
+            if let Some((decision, permit)) = self.reserve(&task, &snapshot, judged, request, (id, digest)) {
                 let terms = permit.map(|(nonce, deadline)| PermitTerms {
                     decision: id,
                     digest,
@@ -176,6 +177,7 @@ impl Mediator {
         task: &Task,
         snapshot: &Snapshot,
         judged: Judged,
+        request: &Request,
         (id, digest): (DecisionId, Digest),
     ) -> Option<(Decision, Option<(Nonce, Millis)>)> {
         let mut state = task.state();
@@ -200,6 +202,7 @@ impl Mediator {
             digest,
             deadline,
             uses: judged.uses,
+            redeemable: redeem::redeemable(request, &judged.decision),
         };
         state.reserve(nonce, open);
         Some((judged.decision, Some((nonce, deadline))))

@@ -17,6 +17,7 @@ mod durability;
 mod form;
 mod monitor;
 mod questions;
+mod redeem;
 mod rules;
 mod session;
 mod snapshot;

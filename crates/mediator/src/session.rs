@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bailiwick_gate::{
-    Answer, Call, Outcome, PROTOCOL, Passed, Question, Refusal, Settlement, WireFault, decode, encode,
+    Answer, Call, MAX_SECRET, Outcome, PROTOCOL, Passed, Question, Refusal, Settlement, Vault, WireFault, decode,
+    encode, encode_in,
 };
 use bailiwick_model::{Code, Request, TaskId};
 
@@ -18,6 +19,9 @@ use crate::task::lock;
 
 /// Most calls of one channel whose answers may wait for their records.
 const MAX_WAITING: usize = 4096;
+
+/// Room for the frame of any secret.
+const SECRET_FRAME: usize = 2 * MAX_SECRET;
 
 /// What sends a frame back. Called from the thread that calls [`Session::receive`], and from the log's own.
 pub type Reply = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
@@ -109,6 +113,7 @@ pub struct Session {
     task: TaskId,
     greeted: bool,
     line: Arc<Line>,
+    vault: Option<Arc<dyn Vault>>,
 }
 
 impl Drop for Session {
@@ -127,7 +132,15 @@ impl Session {
             task,
             greeted: false,
             line: Arc::default(),
+            vault: None,
         }
+    }
+
+    /// The same for a gate that may redeem secrets.
+    #[must_use]
+    pub fn with_vault(mut self, vault: Arc<dyn Vault>) -> Self {
+        self.vault = Some(vault);
+        self
     }
 
     /// Takes one frame's JSON. The answer is sent when it is known; answers may overtake each other. After a fault
@@ -153,6 +166,31 @@ impl Session {
                     Err(refusal) => Answer::Deny { call, refusal },
                 };
                 send(reply, &answer).map_err(Into::into)
+            }
+            (
+                Call::Redeem {
+                    call,
+                    nonce,
+                    secret,
+                    sign,
+                },
+                true,
+            ) => {
+                let reply = Arc::clone(reply);
+                let then = move |handed| {
+                    let answer = match handed {
+                        Ok(redeemed) => Answer::Redeemed { call, redeemed },
+                        Err(refusal) => Answer::Deny { call, refusal },
+                    };
+                    // Both fit into a frame: what a vault hands out is bounded. No copy is left behind by growing.
+                    if let Ok(frame) = encode_in(SECRET_FRAME, &answer) {
+                        reply(frame);
+                    }
+                };
+                let sign = sign.map(|sign| *sign);
+                self.mediator
+                    .redeem(self.task, &nonce, &secret, sign, self.vault.as_ref(), Box::new(then));
+                Ok(())
             }
             (Call::Refused { call, task, code, what }, true) => {
                 self.check_task(call, task, "refused", reply)?;

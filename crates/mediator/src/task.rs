@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiwick_authority::Authority;
 use bailiwick_gate::Passed;
-use bailiwick_model::{ContextId, DecisionId, Digest, Label, Millis, Nonce, TaskId};
+use bailiwick_model::{
+    ContextId, DecisionId, Digest, HttpUrl, Label, Method, Millis, Nonce, Place, SecretName, TaskId,
+};
 
 use crate::budget::{self, Charge, Spent};
 use crate::decide::Uses;
@@ -52,6 +54,16 @@ pub(crate) struct Open {
     pub(crate) digest: Digest,
     pub(crate) deadline: Millis,
     pub(crate) uses: Uses,
+    /// What may be redeemed with it; none for all that puts no secret in.
+    pub(crate) redeemable: Option<Box<Redeemable>>,
+}
+
+/// The secrets of one permit that have not been redeemed, and the request that they are for.
+#[derive(Debug, Clone)]
+pub(crate) struct Redeemable {
+    pub(crate) method: Method,
+    pub(crate) url: HttpUrl,
+    pub(crate) secrets: Vec<(SecretName, Place)>,
 }
 
 /// Takes a lock. Nothing in this crate panics while it holds one, so a poisoned lock still guards sound data.
@@ -108,6 +120,20 @@ impl State {
     pub(crate) fn permitted(&self, nonce: &Nonce, digest: Digest) -> Option<DecisionId> {
         let open = self.open.get(nonce).filter(|open| open.digest == digest);
         open.map(|open| open.decision)
+    }
+
+    /// Takes a secret from an open permit that has not lapsed: its decision, and the request and place that it is for.
+    pub(crate) fn redeem(
+        &mut self,
+        nonce: &Nonce,
+        secret: &SecretName,
+        now: Millis,
+    ) -> Option<(DecisionId, Method, HttpUrl, Place)> {
+        let open = self.open.get_mut(nonce).filter(|open| now < open.deadline)?;
+        let redeemable = open.redeemable.as_mut()?;
+        let place = redeemable.secrets.iter().position(|(name, _)| name == secret)?;
+        let (_, place) = redeemable.secrets.swap_remove(place);
+        Some((open.decision, redeemable.method.clone(), redeemable.url.clone(), place))
     }
 
     /// Takes what the permit uses up, and keeps it as open.

@@ -89,6 +89,15 @@ impl Host {
     pub fn is_localhost(&self) -> bool {
         matches!(self, Self::Name(name) if name == "localhost" || name.ends_with(".localhost"))
     }
+
+    /// The same with one spelling for this machine, which has three: `localhost`, `127.0.0.1` and `[::1]`.
+    #[must_use]
+    pub fn with_one_loopback(self) -> Self {
+        if self.is_localhost() || self == Self::Address(Ipv6Addr::LOCALHOST.into()) {
+            return Self::Address(Ipv4Addr::LOCALHOST.into());
+        }
+        self
+    }
 }
 
 /// Brings an IPv6 spelling of an IPv4 address (mapped, compatible, NAT64) back to the IPv4 address it reaches.

@@ -356,6 +356,15 @@ impl UrlPattern {
         &self.path
     }
 
+    /// The same with one spelling for this machine.
+    #[must_use]
+    pub fn with_one_loopback(mut self) -> Self {
+        if let HostPattern::Exact(host) = self.host {
+            self.host = HostPattern::Exact(host.with_one_loopback());
+        }
+        self
+    }
+
     /// True when the pattern covers every path.
     pub fn is_whole_host(&self) -> bool {
         self.path == "/**"

@@ -164,6 +164,13 @@ impl HttpUrl {
         self.query.as_deref()
     }
 
+    /// The same with one spelling for this machine, which has three: `localhost`, `127.0.0.1` and `[::1]`.
+    #[must_use]
+    pub fn with_one_loopback(mut self) -> Self {
+        self.host = self.host.with_one_loopback();
+        self
+    }
+
     /// What stands in the request line that is sent on: the very path that was decided about.
     pub fn target(&self) -> String {
         match &self.query {

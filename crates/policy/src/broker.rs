@@ -1,17 +1,17 @@
-//! Reads `[[broker]]` and `[secret]`: commands that run outside, each with an authority of its own.
+//! Reads `[[broker]]`: commands that run outside, each with an authority of its own.
 //!
 //! Promises: P2 (what a broker may do stays below the ceiling, and every deny of files and network holds for it too), P4
 //! (a broker whose words the agent could choose at will is an error), P9 (a secret stands here by its name only).
 //! Trust: only a trusted project's file has brokers. What they are steered by is the agent's: the words that a `*` leaves
 //! open, and all that lies in the project.
-//! Not here: running them, and where a secret's value comes from (the program).
+//! Not here: running them (the program), their secrets (`secret`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiwick_gate::Reading;
 use bailiwick_model::{
-    ANY_PORT, AbsPath, Act, Command, CommandPattern, HostPattern, ProgramPattern, ResourcePattern, RuleRef, Scheme,
-    Verb, VerbPattern, Verdict,
+    ANY_PORT, Act, Command, CommandPattern, HostPattern, ProgramPattern, ResourcePattern, RuleRef, Scheme, Verb,
+    VerbPattern, Verdict,
 };
 use toml_edit::{Item, TableLike, Value};
 
@@ -35,8 +35,6 @@ const KEYS: &[&str] = &[
     "environment",
     "reason",
 ];
-/// The keys of a secret.
-const SECRET_KEYS: &[&str] = &["from", "host", "user"];
 
 /// The person's variables that a broker's program gets; none of them says what it does.
 const PASSED: [&str; 11] = [
@@ -66,39 +64,6 @@ pub struct Broker {
     pub environment: BTreeMap<String, String>,
     /// What its program may do besides reading the project.
     rules: Vec<Rule>,
-}
-
-/// A secret, by where its value comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Secret {
-    /// Where its value comes from.
-    pub from: SecretSource,
-    /// The host, with a port where it is not the usual one, that it is for.
-    pub host: Option<String>,
-    /// The user that it belongs to, where a program asks for one.
-    pub user: Option<String>,
-}
-
-/// Where a secret's value comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SecretSource {
-    /// The content of a file, without a line break at its end.
-    File(AbsPath),
-    /// A variable of the person's.
-    Variable(String),
-    /// The first line that a command of the person's says.
-    Command(Vec<String>),
-}
-
-/// As a rule file writes it.
-impl std::fmt::Display for SecretSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(path) => write!(f, "file:{path}"),
-            Self::Variable(name) => write!(f, "env:{name}"),
-            Self::Command(words) => write!(f, "command:{}", words.join(" ")),
-        }
-    }
 }
 
 impl Broker {
@@ -326,75 +291,6 @@ impl Reader<'_> {
             }
         }
         all
-    }
-
-    /// `[secret.NAME]`.
-    pub fn secrets(&mut self, table: &dyn TableLike) {
-        for (name, item) in table.iter() {
-            let span = table.key(name).and_then(|key| key.span());
-            let key = format!("secret.{name}");
-            self.table(item, &key, span.clone(), |reader, table| {
-                reader.secret(name, table, span)
-            });
-        }
-    }
-
-    fn secret(&mut self, name: &str, table: &dyn TableLike, span: Option<Span>) {
-        let (mut from, mut host, mut user) = (None, None, None);
-        for (key, item) in table.iter() {
-            let span = table.key(key).and_then(|key| key.span());
-            match key {
-                "from" => from = self.text_of(item, "from"),
-                "host" => host = self.text_of(item, "host").map(|(text, _)| text.to_ascii_lowercase()),
-                "user" => user = self.text_of(item, "user").map(|(text, _)| text),
-                other => self.unknown(other, span, SECRET_KEYS),
-            }
-        }
-        let Some((text, from_span)) = from else {
-            let hint = "add `from = \"file:~/.config/token\"`, `\"env:NAME\"` or `\"command:pass show x\"`";
-            return self.error(
-                span,
-                &format!("the secret `{name}` comes from nowhere"),
-                Some(hint.into()),
-            );
-        };
-        let wrong = |text: &Option<String>| {
-            text.as_ref()
-                .is_some_and(|text| text.contains(char::is_control) || text.is_empty())
-        };
-        if wrong(&host) || wrong(&user) {
-            return self.error(span, "`host` and `user` are one line each", None);
-        }
-        match self.source(&text) {
-            Ok(from) => {
-                let secret = Secret { from, host, user };
-                self.file.settings.secrets.insert(name.into(), secret);
-            }
-            Err((message, hint)) => self.error(from_span, &message, Some(hint.into())),
-        }
-    }
-
-    fn source(&self, text: &str) -> Result<SecretSource, (String, &'static str)> {
-        const FORMS: &str = "write `file:~/.config/token`, `env:NAME` or `command:pass show x`";
-        let wrong = || (format!("`{text}` is no place that a secret comes from"), FORMS);
-        let (form, rest) = text.split_once(':').ok_or_else(wrong)?;
-        match form {
-            "file" => {
-                let path = self.anchors.path(rest).map_err(|error| (error.to_string(), FORMS))?;
-                path.as_tree().map(SecretSource::File).ok_or_else(wrong)
-            }
-            "env" if is_variable(rest) => Ok(SecretSource::Variable(rest.into())),
-            "command" => match bailiwick_model::words_of(rest) {
-                Ok(words) if !words.is_empty() => Ok(SecretSource::Command(words)),
-                Ok(_) => Err(wrong()),
-                Err(error) => Err((error.to_string(), "name one command without a shell's signs")),
-            },
-            "keyring" => Err((
-                "`keyring:` needs the desktop's keyring, which this build does not reach".into(),
-                "`command:secret-tool lookup …` asks it for you",
-            )),
-            _ => Err(wrong()),
-        }
     }
 }
 

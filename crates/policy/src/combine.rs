@@ -21,7 +21,10 @@ use crate::settings::names_a_stream;
 impl Policy {
     /// Decides about a request by the rules alone: step 3 of a decision.
     pub fn evaluate(&self, request: &Request) -> Decision {
-        let judge = || self.decide(request, |request| self.satisfied(request));
+        let judge = || {
+            let decision = self.decide(request, |request| self.satisfied(request));
+            self.with_secrets(request, decision)
+        };
         match &request.resource {
             Resource::Tree(tree) if request.arguments.is_empty() => self.trees().remember(&request.verb, tree, judge),
             _ => judge(),

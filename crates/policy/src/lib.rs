@@ -29,13 +29,14 @@ mod preset;
 #[cfg(test)]
 mod proofs;
 mod rule;
+mod secret;
 mod settings;
 mod show;
 mod site;
 mod state;
 mod trees;
 
-pub use broker::{Broker, Secret, SecretSource, load_broker};
+pub use broker::{Broker, load_broker};
 pub use diagnostic::{Diagnostic, Severity};
 pub use judge::asked_for;
 pub use load::{SourceFile, Sources, load, trust_digest};
@@ -44,4 +45,5 @@ pub use overlap::{Overlap, OverlapKind};
 pub use policy::Policy;
 pub use preset::{agents, preset, profile, profile_for, toolchains};
 pub use rule::Rule;
+pub use secret::{ForRequests, LABEL, Secret, SecretSource};
 pub use settings::{Login, LoopbackPort, Settings};

@@ -10,10 +10,11 @@ use bailiwick_model::{
     VerbPattern, Verdict,
 };
 
-use crate::broker::{Broker, Secret};
+use crate::broker::Broker;
 use crate::opened::opened;
 use crate::outward::{Device, Published};
 use crate::rule::Rule;
+use crate::secret::Secret;
 
 /// A port of this machine that a rule names: served at the same port inside the fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

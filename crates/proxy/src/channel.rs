@@ -11,12 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bailiwick_gate::{
-    Client, ClientFault, FrameReader, GateKind, Outcome, Passed, Permit, Question, Refusal, Reply, Settlement, Spent,
+    Client, ClientFault, FrameReader, GateKind, Outcome, Passed, Permit, Question, Redeemed, Refusal, Reply,
+    Settlement, Spent, ToSign,
 };
-use bailiwick_model::{Code, Millis, Nonce, Request, TaskId};
+use bailiwick_model::{Code, Millis, Nonce, Request, SecretName, TaskId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
+use zeroize::Zeroize as _;
 
 use crate::caller::Caller;
 use crate::last::Last;
@@ -42,6 +44,12 @@ enum Say {
     /// Nobody waits any more for the answer under this number.
     Withdraw(u64),
     Settle(Settlement),
+    Redeem(
+        Nonce,
+        SecretName,
+        Option<ToSign>,
+        oneshot::Sender<Result<Redeemed, Refusal>>,
+    ),
     Refused(Code, String, oneshot::Sender<Refusal>),
 }
 
@@ -96,6 +104,7 @@ impl Channel {
             decides: HashMap::new(),
             numbers: HashMap::new(),
             notes: HashMap::new(),
+            redeems: HashMap::new(),
             last: Arc::clone(&last),
             out: hello,
         };
@@ -244,6 +253,17 @@ impl Effect {
         self.passed.received = self.passed.received.saturating_add(bytes);
     }
 
+    /// Gets what the permit obliges the gate to put in.
+    pub(crate) async fn redeem(&self, secret: &SecretName, sign: Option<ToSign>) -> Result<Redeemed, Code> {
+        let (answer, answered) = oneshot::channel();
+        let say = Say::Redeem(self.spent.nonce(), secret.clone(), sign, answer);
+        self.channel.say.send(say).map_err(|_| Code::MediatorUnavailable)?;
+        match tokio::time::timeout(limits::ANSWER_TIME, answered).await {
+            Ok(Ok(redeemed)) => redeemed.map_err(|refusal| refusal.code),
+            Ok(Err(_)) | Err(_) => Err(Code::MediatorUnavailable),
+        }
+    }
+
     /// Says what became of it.
     pub(crate) fn settle(mut self, done: bool, note: impl Into<String>) {
         self.settled = true;
@@ -278,6 +298,7 @@ struct Line {
     /// The calls by the numbers under which they are withdrawn.
     numbers: HashMap<u64, u64>,
     notes: HashMap<u64, oneshot::Sender<Refusal>>,
+    redeems: HashMap<u64, oneshot::Sender<Result<Redeemed, Refusal>>>,
     last: Arc<Last>,
     out: Vec<u8>,
 }
@@ -296,7 +317,11 @@ impl Line {
                         Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
                         Err(fault) => return Err(fault.into()),
                     };
-                    reader.push(buffer.get(..count).unwrap_or_default());
+                    if let Some(got) = buffer.get_mut(..count) {
+                        reader.push(got);
+                        // There may be a secret in it.
+                        got.zeroize();
+                    }
                     while let Some(frame) = reader.next_frame().map_err(ClientFault::from)? {
                         let reply = self.client.receive(frame)?;
                         self.hand_on(reply)?;
@@ -339,6 +364,12 @@ impl Line {
                 }
             }
             Say::Settle(settlement) => self.settle(&settlement)?,
+            Say::Redeem(nonce, secret, sign, answer) => {
+                if let Some((call, frame)) = Self::sendable(self.client.redeem(nonce, &secret, sign))? {
+                    self.out.extend(frame);
+                    self.redeems.insert(call, answer);
+                }
+            }
             Say::Refused(code, what, answer) => {
                 if let Some((call, frame)) = Self::sendable(self.client.refused(self.task, code, &what))? {
                     self.out.extend(frame);
@@ -389,6 +420,11 @@ impl Line {
             }
             // Whether the mediator could take it is in its own record; there is nothing left to do here.
             Reply::Settled(..) => {}
+            Reply::Redeemed(call, redeemed) => {
+                if let Some(asker) = self.redeems.remove(&call) {
+                    let _ = asker.send(redeemed);
+                }
+            }
             Reply::Noted(call, refusal) => {
                 if let Some(asker) = self.notes.remove(&call) {
                     let _ = asker.send(refusal);

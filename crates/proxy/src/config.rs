@@ -7,6 +7,7 @@ use bailiwick_model::{Host, Opened, TaskId};
 use serde::{Deserialize, Serialize};
 
 use crate::certificates::Authority;
+use crate::standin::StandIn;
 
 /// What one network gate serves, and for which task. Comes from the daemon, which is trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct Config {
     /// True when it does.
     #[serde(default)]
     pub has_roots: bool,
+    /// What stands for secrets, and where those are for.
+    #[serde(default)]
+    pub secrets: Vec<StandIn>,
     /// The build, told to the mediator in the greeting.
     pub build: String,
 }
@@ -107,6 +111,7 @@ mod tests {
             authority: Some(Authority::make("x").unwrap()),
             roots: String::new(),
             has_roots: true,
+            secrets: Vec::new(),
             build: "0.1.0".into(),
         };
         let text = serde_json::to_string(&config).unwrap();

@@ -17,6 +17,7 @@ use crate::channel::{Channel, Effect};
 use crate::limits;
 use crate::names::Names;
 use crate::refusal::Refused;
+use crate::secrets::Secrets;
 use crate::synthetic::Synthetic;
 use crate::upstream::Upstream;
 
@@ -30,6 +31,7 @@ pub(crate) struct Gate {
     /// What signs for them; without it none is.
     pub(crate) issuer: Option<Issuer>,
     pub(crate) upstream: Upstream,
+    pub(crate) secrets: Secrets,
 }
 
 /// A connection that was allowed and made.
@@ -169,6 +171,8 @@ fn duties_of(obligations: &[Obligation], asked: &Request) -> Option<Duties> {
         match obligation {
             Obligation::DialAddress { address } => duties.dial = *address,
             Obligation::MatchServerName if asked.verb == Verb::Tunnel => duties.match_server_name = true,
+            // Kept in the forward path.
+            Obligation::Inject { .. } if matches!(asked.verb, Verb::Http(_)) => {}
             Obligation::MatchServerName
             | Obligation::Inject { .. }
             | Obligation::RequestBody { .. }

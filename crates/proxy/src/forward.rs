@@ -8,6 +8,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bailiwick_gate::Refusal;
@@ -22,6 +23,7 @@ use hyper::{Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::bodies::{Broken, Sent};
 use crate::caller::Caller;
 use crate::channel::Effect;
 use crate::dial::{Gate, Reached};
@@ -29,12 +31,13 @@ use crate::last::OWN_HOST;
 use crate::limits;
 use crate::refusal::Refused;
 use crate::road::Road;
+use crate::secrets::{Expected, Stopped};
 use crate::serve::Seat;
 use crate::tunnel::{Meter, Metered};
 use crate::upstream::UpstreamFault;
 
 /// The body of an answer.
-pub(crate) type Body = BoxBody<Bytes, hyper::Error>;
+pub(crate) type Body = BoxBody<Bytes, Broken>;
 
 /// A body that is there already.
 pub(crate) fn whole(text: impl Into<Bytes>) -> Body {
@@ -111,7 +114,12 @@ impl Gate {
             return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await);
         };
         let web_socket = wants_web_socket(&request);
+        let look = match self.secrets.look(&url, request.headers()) {
+            Ok(look) => look,
+            Err(why) => return Err(self.channel.refuse(Code::StandInMisused, &written, &why).await),
+        };
         let asked = Request::new(self.channel.task(), Verb::Http(method), Resource::Url(url.clone()));
+        let asked = look.told(asked);
         let reached = match road {
             Road::Proxy | Road::Straight { .. } | Road::Address { .. } => {
                 self.reach(&url.host, url.port, &asked, caller).await?
@@ -140,8 +148,16 @@ impl Gate {
             head.headers
                 .insert(header::UPGRADE, HeaderValue::from_static("websocket"));
         }
-        self.send(hyper::Request::from_parts(head, body), reached, client, &asked)
-            .await
+        let put_in = self
+            .secrets
+            .put_in(&mut head, body, &url, &look, &reached.effect, web_socket)
+            .await;
+        let (body, expected) = match put_in {
+            Ok(put_in) => put_in,
+            Err(stopped) => return Err(self.stop(stopped, reached.effect, &asked, false).await),
+        };
+        let request = hyper::Request::from_parts(head, body);
+        self.send(request, reached, client, &asked, expected).await
     }
 
     /// The loopback of the machine, under the one form of its address, then under its IPv6 form.
@@ -153,10 +169,11 @@ impl Gate {
     /// Sends a request over a connection made for it, and passes the answer on as it comes.
     async fn send(
         self: &Arc<Self>,
-        request: hyper::Request<Incoming>,
+        request: hyper::Request<Sent>,
         reached: Reached,
         client: Option<(OnUpgrade, Seat)>,
         asked: &Request,
+        expected: Expected,
     ) -> Result<Response<Body>, Refused> {
         let meter = Meter::new();
         let Reached { stream, mut effect, .. } = reached;
@@ -183,6 +200,7 @@ impl Gate {
         effect.begin();
         let response = match sender.send_request(request).await {
             Ok(response) => response,
+            Err(_) if expected.was_misused() => return Err(self.stop(Stopped::misused(), effect, asked, true).await),
             Err(fault) => return Err(broken(effect, asked, &fault)),
         };
         let status = response.status();
@@ -207,19 +225,32 @@ impl Gate {
         strip_hop_by_hop(&mut head.headers);
         head.version = hyper::Version::HTTP_11;
         head.extensions.clear();
+        let misuse = expected.misuse();
         let body = Streamed {
             body,
             effect: Some(effect),
             meter,
             status,
             end: "broken off by the client",
+            misuse,
         };
-        Ok(Response::from_parts(head, body.boxed()))
+        match self.secrets.receive(&mut head, body, expected).await {
+            Ok(body) => Ok(Response::from_parts(head, body)),
+            // The body has settled the effect.
+            Err(Stopped { code, why }) => Err(self.channel.refuse(code, &asked.to_string(), &why).await),
+        }
+    }
+
+    /// Refuses a request for its secret, and settles it.
+    async fn stop(&self, stopped: Stopped, effect: Effect, asked: &Request, done: bool) -> Refused {
+        let Stopped { code, why } = stopped;
+        effect.settle(done, why.as_str());
+        self.channel.refuse(code, &asked.to_string(), &why).await
     }
 }
 
 /// Speaks HTTP/1.1 over a stream to a server, until that ends or nothing has gone through it for too long.
-async fn link<S>(server: S, meter: Arc<Meter>) -> hyper::Result<SendRequest<Incoming>>
+async fn link<S>(server: S, meter: Arc<Meter>) -> hyper::Result<SendRequest<Sent>>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -287,6 +318,8 @@ struct Streamed {
     meter: Arc<Meter>,
     status: StatusCode,
     end: &'static str,
+    /// Whether a stand-in in the request's body ended it, after the answer had begun.
+    misuse: Arc<AtomicBool>,
 }
 
 impl hyper::body::Body for Streamed {
@@ -323,10 +356,11 @@ impl Drop for Streamed {
             self.end = "whole";
         }
         if let Some(effect) = self.effect.take() {
-            effect.settle(
-                true,
-                format!("status {}, {}, {}", self.status.as_u16(), self.meter, self.end),
-            );
+            let mut note = format!("status {}, {}, {}", self.status.as_u16(), self.meter, self.end);
+            if self.misuse.load(Ordering::Relaxed) {
+                note.push_str(", ended by a stand-in in the body");
+            }
+            effect.settle(true, note);
         }
     }
 }

@@ -12,6 +12,7 @@
 //! Not here: deciding (`mediator`), making the sockets (`fence`), telling public addresses from private (`model`).
 //! See: RFC 9110, 9112 (HTTP), RFC 6066 section 3 (server name), RFC 1035 (DNS); `docs/design/network.md`.
 
+mod bodies;
 mod caller;
 mod certificates;
 mod channel;
@@ -21,14 +22,19 @@ mod dns;
 mod door;
 mod forward;
 mod greeting;
+mod inject;
 mod intercept;
+mod jar;
 mod last;
 pub mod limits;
 mod names;
 mod publish;
 mod refusal;
 mod road;
+mod scrub;
+mod secrets;
 mod serve;
+mod standin;
 mod straight;
 mod strays;
 mod synthetic;
@@ -41,6 +47,8 @@ pub use config::{Config, Service};
 pub use last::OWN_HOST;
 pub use names::{Resolve, SystemResolver};
 pub use publish::{Pair, PairSender, Pairs, pairs};
+pub use scrub::SHORTEST;
 pub use serve::{GateFault, run};
+pub use standin::StandIn;
 pub use synthetic::SYNTHETIC;
 pub use upstream::{BUNDLES, ROOTS};

@@ -17,6 +17,15 @@ pub const BUFFER_BYTES: usize = 128 * 1024;
 /// How long a client may take to send a whole head; also how long a kept-open connection may wait for the next one.
 pub const HEAD_TIME: Duration = Duration::from_secs(75);
 
+/// Largest body that is read whole before it is sent, so that a stand-in in it stops it altogether.
+pub const SMALL_BODY: u64 = 64 * 1024;
+
+/// Largest body in which a secret may stand, or that is signed, in bytes: it is read whole.
+pub const SECRET_BODY: u64 = 1024 * 1024;
+
+/// How much of an answer to a login is read before any of it goes on, in bytes.
+pub const TOKEN_ANSWER: usize = 64 * 1024;
+
 /// Most connections that one service serves at once. More wait to be accepted.
 pub const CONNECTIONS: usize = 1024;
 

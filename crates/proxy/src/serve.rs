@@ -31,6 +31,7 @@ use crate::limits;
 use crate::names::{Names, Resolve};
 use crate::publish::{Pairs, join_all};
 use crate::road::Road;
+use crate::secrets::Secrets;
 use crate::strays::watch_strays;
 use crate::synthetic::Synthetic;
 use crate::upstream::Upstream;
@@ -98,6 +99,7 @@ async fn serve_all<R: Resolve>(
         opened: config.opened,
         issuer: config.authority.as_ref().map(Issuer::new).transpose()?,
         upstream: Upstream::new(config.roots),
+        secrets: Secrets::of(config.secrets),
     });
     for (service, socket) in config.sockets.into_iter().zip(sockets) {
         if service == Service::Strays {

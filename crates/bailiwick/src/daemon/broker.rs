@@ -228,6 +228,9 @@ impl Desk {
         if policy.evaluate(&look).verdict != Verdict::Allow {
             return Err(format!("it was started in `{directory}`, which it does not see"));
         }
+        if let Some(name) = broker.secret.as_ref().filter(|name| master.policy.withholds(name)) {
+            return Err(format!("a rule denies `use secret:{name}`"));
+        }
         let named = broker.secret.as_ref().and_then(|name| settings.secrets.get(name));
         let secret = named
             .map(|named| secret::hand_out(named, &master.order.environment))

@@ -8,9 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use bailiwick_gate::FrameReader;
+use bailiwick_gate::{FrameReader, Vault};
 use bailiwick_mediator::Session;
 use bailiwick_model::TaskId;
+use zeroize::Zeroize as _;
 
 use super::Daemon;
 
@@ -22,27 +23,34 @@ pub type Reply = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
 
 /// Serves the gate's channel: one thread reads, one writes, so that a gate that does not read holds up no one else.
 pub fn serve(daemon: &Arc<Daemon>, task: TaskId, channel: &UnixStream) -> std::io::Result<()> {
-    serve_after(daemon, task, channel, |_| {})
+    serve_after(daemon, task, channel, None, |_| {})
 }
 
-/// The same; `first` is handed what sends frames to the gate, before anything else is sent.
+/// The same for a gate that may redeem secrets; `first` is handed what sends frames to the gate, before anything else is sent.
 pub fn serve_after(
     daemon: &Arc<Daemon>,
     task: TaskId,
     channel: &UnixStream,
+    vault: Option<Arc<dyn Vault>>,
     first: impl FnOnce(Reply),
 ) -> std::io::Result<()> {
     let (mut from, mut to) = (channel.try_clone()?, channel.try_clone()?);
     let closing = channel.try_clone()?;
     let (queue, answers) = sync_channel::<Vec<u8>>(MAX_WAITING_ANSWERS);
     std::thread::spawn(move || {
-        while let Ok(frame) = answers.recv() {
-            if to.write_all(&frame).is_err() {
+        while let Ok(mut frame) = answers.recv() {
+            let written = to.write_all(&frame);
+            // There may be a secret in it.
+            frame.zeroize();
+            if written.is_err() {
                 return;
             }
         }
     });
     let mut session = Session::new(Arc::clone(&daemon.mediator), task);
+    if let Some(vault) = vault {
+        session = session.with_vault(vault);
+    }
     let reply = replies(queue, closing);
     first(Arc::clone(&reply));
     std::thread::spawn(move || {

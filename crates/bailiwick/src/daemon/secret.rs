@@ -2,7 +2,7 @@
 //!
 //! Promises: P9 (a value is in no variable, file, record or message; here it is overwritten once it has been handed over).
 //! Trust: where a value comes from is said by the person, or by a project's file that they trust.
-//! Not here: which broker is handed which secret (`policy`).
+//! Not here: which broker is handed which secret (`policy`), secrets for requests (`vault`).
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -30,7 +30,8 @@ pub fn hand_out(secret: &Secret, environment: &[(String, String)]) -> Result<Own
     Ok(from.into())
 }
 
-fn value(source: &SecretSource, environment: &[(String, String)]) -> Result<Value, String> {
+/// Fetches a value.
+pub fn value(source: &SecretSource, environment: &[(String, String)]) -> Result<Value, String> {
     let value = match source {
         SecretSource::File(path) => {
             let file = std::fs::File::open(path.to_path_buf()).map_err(|e| format!("the secret in `{path}`: {e}"))?;
@@ -42,6 +43,7 @@ fn value(source: &SecretSource, environment: &[(String, String)]) -> Result<Valu
             Zeroizing::new(value.as_bytes().to_vec())
         }
         SecretSource::Command(words) => said_by(words, environment)?,
+        SecretSource::Keyring(attributes) => super::keyring::find(attributes, environment)?,
     };
     let line = value.strip_suffix(b"\n").unwrap_or(&value);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -110,6 +112,7 @@ mod tests {
             from,
             host: None,
             user: None,
+            requests: None,
         };
         let environment = [
             ("TOKEN".to_owned(), "of a variable".to_owned()),

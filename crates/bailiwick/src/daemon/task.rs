@@ -29,7 +29,7 @@ use super::scratch;
 use super::screen::Screen;
 use super::spare::{Joiner, NetworkGate};
 use super::told::{cannot_ask, no_login, planned, settings_kept, told};
-use super::{Daemon, broker, devices, gate_line, lock, publish, refusals, secret};
+use super::{Daemon, KernelRandom, broker, devices, gate_line, lock, publish, refusals, secret, vault};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::places;
@@ -436,6 +436,12 @@ fn begin(
         let number = (secret::VARIABLE.to_owned(), bailiwick_gate::SECRET.to_string());
         planning.plan.environment.push(number);
     }
+    // What runs outside has its own rules, which name no secret for requests.
+    let secrets = vault::prepare(policy, &order.environment, &KernelRandom);
+    for (variable, text) in &secrets.variables {
+        planning.plan.environment.retain(|(name, _)| name != variable);
+        planning.plan.environment.push((variable.clone(), text.clone()));
+    }
     let handover = planning.plan.handover.clone().unwrap_or_else(AbsPath::root);
     let ordered: Vec<Published> = order.publish.iter().map(|port| (*port).into()).collect();
     let published = publish::wanted(&policy.settings().publish, &ordered, &planning.plan.listen)?;
@@ -464,6 +470,7 @@ fn begin(
         warnings: told(daemon, order, context, policy, &writable)
             .into_iter()
             .chain(cannot_ask(level, &unasked))
+            .chain(secrets.warnings)
             .collect(),
         ..planned(daemon, row.id, context, policy, &granted)
     };
@@ -537,13 +544,15 @@ fn begin(
         has_roots: believed.is_some(),
         roots: believed.map(|believed| believed.roots.clone()).unwrap_or_default(),
         authority: opening.map(|(authority, _)| authority),
+        secrets: secrets.stand_ins,
         build: build(),
     };
     let fence = Arc::new(started.child.control().map_err(io("cannot keep hold of the fence"))?);
     let serving = gate
         .assign(&config, &started.listeners)
         .and_then(|()| {
-            gate_line::serve_after(daemon, row.id, &gate.channel, |reply| {
+            let vault = Some(secrets.vault as _);
+            gate_line::serve_after(daemon, row.id, &gate.channel, vault, |reply| {
                 daemon.refusals.tell(row.id, reply)
             })
         })

@@ -14,6 +14,7 @@ mod audit;
 mod commands;
 mod files;
 mod internet;
+mod logins;
 mod network;
 mod secrets;
 mod starts;

@@ -190,7 +190,8 @@ impl Line {
 
     fn heard(&self, reply: Reply) {
         match reply {
-            Reply::Ready | Reply::Told(_) | Reply::Settled(..) | Reply::Noted(..) => {}
+            // Nothing is redeemed here.
+            Reply::Ready | Reply::Told(_) | Reply::Settled(..) | Reply::Noted(..) | Reply::Redeemed(..) => {}
             Reply::Waits(call, question) => {
                 let left = Duration::from_millis(question.deadline.0.saturating_sub(now().0));
                 let until = Instant::now().checked_add(left.saturating_add(LATE));

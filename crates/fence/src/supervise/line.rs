@@ -115,7 +115,8 @@ impl Line {
                                 | Reply::Told(_)
                                 | Reply::Waits(..)
                                 | Reply::Settled(..)
-                                | Reply::Noted(..),
+                                | Reply::Noted(..)
+                                | Reply::Redeemed(..),
                             ) => {}
                             Err(_) => break 'heard,
                         }

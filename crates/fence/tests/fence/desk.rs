@@ -266,7 +266,7 @@ impl Judge {
                 self.settled.lock().unwrap().push(settlement.done);
                 Answer::Settled { call }
             }
-            Call::Refused { call, .. } => Answer::Deny { call, refusal },
+            Call::Refused { call, .. } | Call::Redeem { call, .. } => Answer::Deny { call, refusal },
         }
     }
 

@@ -134,7 +134,7 @@ fn p4_a_broker_that_the_agent_could_steer_is_a_mistake() {
             "`exec` is not a known key",
         ),
         ("allow = [\"broker git push\"]\n", "says not with which authority"),
-        ("[secret.x]\nfrom = \"keyring:x\"\n", "desktop's keyring"),
+        ("[secret.x]\nfrom = \"keyring:a=\"\n", "names no item of a keyring"),
         ("[secret.x]\nfrom = \"token\"\n", "no place that a secret comes from"),
         ("[secret.x]\nhost = \"a.test\"\n", "comes from nowhere"),
         ("[secret.x]\nfrom = \"env:T\"\nhost = \"a\\nb\"\n", "one line each"),

@@ -10,6 +10,7 @@ mod limits;
 mod mistakes;
 mod network;
 mod profiles;
+mod secrets;
 
 use bailiwick_gate::AsWritten;
 use bailiwick_model::{AbsPath, Anchors, Decision, Request, Resource, TaskId, Verb};

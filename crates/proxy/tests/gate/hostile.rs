@@ -128,6 +128,7 @@ fn sockets_and_services_must_fit() {
         authority: None,
         roots: String::new(),
         has_roots: false,
+        secrets: Vec::new(),
         build: "test".into(),
     };
     let (ours, _theirs) = UnixStream::pair().unwrap();

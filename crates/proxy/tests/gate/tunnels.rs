@@ -311,7 +311,7 @@ fn p5_behind_an_address_without_a_name_the_first_words_say_which_host_is_meant()
         let told = |seen: &Seen| match seen {
             Seen::Asked(asked, _) => *asked == act,
             Seen::Refused(_, what) => what.starts_with(&act),
-            Seen::Settled(..) | Seen::Withdrawn => false,
+            Seen::Settled(..) | Seen::Withdrawn | Seen::Redeemed(_) => false,
         };
         world.wait_for(&act, told);
     }

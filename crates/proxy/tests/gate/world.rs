@@ -10,7 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bailiwick_gate::{
-    Answer, Call, FrameReader, Handed, PROTOCOL, PermitTerms, Question, Refusal, decode, digest_of, encode,
+    Answer, Call, FrameReader, Handed, PROTOCOL, PermitTerms, Question, Redeemed, Refusal, SecretValue, decode,
+    digest_of, encode,
 };
 use bailiwick_model::{Code, DecisionId, Host, HostPattern, Millis, Nonce, Obligation, Opened, Request, TaskId, Verb};
 use bailiwick_proxy::{Authority, Config, GateFault, Resolve, Service, run};
@@ -43,6 +44,7 @@ pub enum Seen {
     Settled(bool, String),
     Refused(Code, String),
     Withdrawn,
+    Redeemed(String),
 }
 
 pub type Log = Arc<Mutex<Vec<Seen>>>;
@@ -185,6 +187,14 @@ fn mediate(mut socket: UnixStream, log: &Log, rules: &(dyn Fn(&Request) -> Say +
                         .push(Seen::Settled(settlement.done, settlement.note));
                     Answer::Settled { call }
                 }
+                Call::Redeem { call, secret, .. } => {
+                    log.lock().unwrap().push(Seen::Redeemed(secret.to_string()));
+                    let value = format!("real-value-of-{secret}").into_bytes();
+                    Answer::Redeemed {
+                        call,
+                        redeemed: Redeemed::Value(SecretValue::new(value.into())),
+                    }
+                }
                 Call::Refused { call, code, what, .. } => {
                     log.lock().unwrap().push(Seen::Refused(code, what));
                     Answer::Deny {
@@ -293,6 +303,7 @@ impl World {
             authority: None,
             roots: String::new(),
             has_roots: false,
+            secrets: Vec::new(),
             build: "test".into(),
         };
         adjust(&mut config);

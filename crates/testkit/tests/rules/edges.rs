@@ -72,7 +72,16 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
         &["policy", "commands"],
         "rule files are read in one place, tables of grammars in another",
     ),
-    ("psl", &["policy"], "who owns a domain is asked where rules are read"),
+    (
+        "psl",
+        &["policy", "proxy"],
+        "who owns a domain is asked where rules are read, and where cookies are kept",
+    ),
+    (
+        "aws-sigv4",
+        &["bailiwick"],
+        "signatures are made where the keys are: in the daemon",
+    ),
     (
         "brush-parser",
         &["commands"],

@@ -1,0 +1,152 @@
+//! A task's secrets for requests: what stands for them, and their values when its gate redeems them.
+//!
+//! Promises: P9 (values are here, in this process, and go to the gate one by one, each for an open permit; a signing key goes
+//! nowhere), P4 (a value that cannot be had is a refusal).
+//! Trust: where values come from is said by the person, or by a project's file that they trust.
+//! Not here: who may redeem what (`mediator`), where a value comes from (`secret`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bailiwick_gate::{MAX_SECRET, Random, Redeemed, Redemption, SecretValue, Use, Vault};
+use bailiwick_model::{Place, SecretName};
+use bailiwick_policy::{Policy, SecretSource};
+use bailiwick_proxy::{SHORTEST, StandIn};
+use zeroize::Zeroizing;
+
+use super::{lock, secret, signature, standin};
+
+/// One secret.
+struct Held {
+    from: SecretSource,
+    value: Mutex<Option<Zeroizing<Vec<u8>>>>,
+}
+
+/// All secrets of one task.
+pub struct TaskVault {
+    held: BTreeMap<SecretName, Held>,
+    environment: Vec<(String, String)>,
+}
+
+/// What a task begins with.
+pub struct Prepared {
+    /// Hands values out.
+    pub vault: Arc<TaskVault>,
+    /// What the gate is told.
+    pub stand_ins: Vec<StandIn>,
+    /// The variables in which the agent finds the stand-ins.
+    pub variables: Vec<(String, String)>,
+    /// What could not be had, for the person.
+    pub warnings: Vec<String>,
+}
+
+/// Finds out what a task may have put into its requests. `environment` is the person's.
+pub fn prepare(policy: &Policy, environment: &[(String, String)], random: &dyn Random) -> Prepared {
+    let mut vault = TaskVault {
+        held: BTreeMap::new(),
+        environment: environment.to_vec(),
+    };
+    let (mut stand_ins, mut variables, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, secret, requests) in policy.secrets_for_requests() {
+        // What is asked for at its first use need not be looked up before.
+        let value = match (requests.shape.as_deref(), secret::value(&secret.from, environment)) {
+            (_, Ok(value)) => fitting(value),
+            (_, Err(cause)) => Err(cause),
+        };
+        let text = match &value {
+            Ok(value) => standin::make(Some(value), requests.shape.as_deref(), random),
+            Err(cause) => {
+                warnings.push(format!("secret:{name} cannot be had: {cause}"));
+                standin::make(None, requests.shape.as_deref(), random)
+            }
+        };
+        for variable in &requests.variables {
+            variables.push((variable.clone(), text.clone()));
+        }
+        stand_ins.push(StandIn {
+            secret: name.clone(),
+            text,
+            urls: requests.urls.clone(),
+            place: requests.place.clone(),
+            session: requests.session,
+        });
+        let held = Held {
+            from: secret.from.clone(),
+            value: Mutex::new(value.ok()),
+        };
+        vault.held.insert(name, held);
+    }
+    Prepared {
+        vault: Arc::new(vault),
+        stand_ins,
+        variables,
+        warnings,
+    }
+}
+
+/// A value that can be put into requests, and told from other text in answers.
+fn fitting(value: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, String> {
+    match value.len() {
+        length if length < SHORTEST => Err(format!(
+            "it is shorter than {SHORTEST} bytes, and could not be told from other text"
+        )),
+        length if length > MAX_SECRET => Err(format!("it is longer than {MAX_SECRET} bytes")),
+        _ => Ok(value),
+    }
+}
+
+impl Held {
+    /// The value, fetched where that has not been done.
+    fn fetch(&self, environment: &[(String, String)]) -> Result<Zeroizing<Vec<u8>>, String> {
+        let mut value = lock(&self.value);
+        match &*value {
+            Some(value) => Ok(value.clone()),
+            None => {
+                let found = secret::value(&self.from, environment).and_then(fitting)?;
+                *value = Some(found.clone());
+                Ok(found)
+            }
+        }
+    }
+}
+
+/// What a use gets of a value.
+fn redeemed(wanted: &Use, value: Zeroizing<Vec<u8>>) -> Result<Redeemed, String> {
+    match (&wanted.place, &wanted.sign) {
+        (Place::Signature { service, region, key }, Some(sign)) => {
+            signature::sign(wanted, sign, &value, (service, region, key)).map(Redeemed::Signed)
+        }
+        (Place::Signature { .. }, None) => Err("it signs, and is not handed out".into()),
+        (_, Some(_)) => Err("it signs nothing".into()),
+        (_, None) => Ok(Redeemed::Value(SecretValue::new(value))),
+    }
+}
+
+impl Vault for TaskVault {
+    fn redeem(&self, wanted: Use, then: Redemption) {
+        let Some(held) = self.held.get(&wanted.secret) else {
+            return then(Err("there is no such secret".into()));
+        };
+        let here = held.value.try_lock().ok().and_then(|value| value.clone());
+        if let Some(value) = here {
+            return then(redeemed(&wanted, value));
+        }
+        // A command, or a keyring that is asked, takes its time.
+        let held = Held {
+            from: held.from.clone(),
+            value: Mutex::new(None),
+        };
+        let environment = self.environment.clone();
+        std::thread::spawn(move || {
+            let done = held.fetch(&environment).and_then(|value| redeemed(&wanted, value));
+            if let Err(cause) = &done {
+                talkln!(
+                    "bailiwick: secret:{} of task {} cannot be had: {cause}",
+                    wanted.secret,
+                    wanted.task
+                );
+            }
+            then(done);
+        });
+    }
+}
