@@ -3,7 +3,10 @@
 //! Promises: P3, P4, P5 (requests are in normal form, so an act covers the deed and not its spelling).
 //! Trust: the request's texts come from an agent. Not here: constraints of time and number (`held`).
 
-use bailiwick_model::{ANY_PORT, Act, HostPattern, Request, Resource, ResourcePattern, Verb, VerbPattern};
+use bailiwick_model::{
+    ANY_PORT, Act, HostPattern, HttpUrl, Method, Request, Resource, ResourcePattern, Verb, VerbPattern, act_of,
+    requests_of,
+};
 
 /// Says whether an act covers a request.
 ///
@@ -18,12 +21,30 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
         (ResourcePattern::Url(pattern), Resource::Url(url)) => {
             matches!(verb, Verb::Http(_)) && act.verb.covers(verb) && pattern.covers(url)
         }
+        (ResourcePattern::Repository(pattern), Resource::Repository { url, reference }) => {
+            matches!(verb, Verb::Fetch | Verb::Push) && act.verb.covers(verb) && pattern.admits(url, reference)
+        }
+        (ResourcePattern::Url(pattern), Resource::Repository { url, .. }) => {
+            let covers =
+                |(method, url): &(Method, HttpUrl)| act.verb.covers(&Verb::Http(method.clone())) && pattern.covers(url);
+            // Those that do it: to list is not enough.
+            let mut does = requests_of(verb, url)
+                .into_iter()
+                .filter(|(method, _)| !method.is_safe());
+            does.any(|request| covers(&request))
+        }
+        (ResourcePattern::Repository(pattern), Resource::Url(url)) => {
+            matches!(verb, Verb::Http(_))
+                && act_of(url)
+                    .is_some_and(|(verb, url, reference)| act.verb.covers(&verb) && pattern.admits(&url, &reference))
+        }
         (ResourcePattern::Endpoint { host, port }, Resource::Endpoint { host: to, port: at }) => {
             *verb == Verb::Tunnel && act.verb.covers(verb) && port_covers(*port, *at) && host.covers(to)
         }
-        (ResourcePattern::Url(_) | ResourcePattern::Endpoint { .. }, Resource::Name(name)) => {
-            *verb == Verb::Resolve && looked_up(act).is_some_and(|host| host.covers(name))
-        }
+        (
+            ResourcePattern::Url(_) | ResourcePattern::Repository(_) | ResourcePattern::Endpoint { .. },
+            Resource::Name(name),
+        ) => *verb == Verb::Resolve && looked_up(act).is_some_and(|host| host.covers(name)),
         (ResourcePattern::Secret(own), Resource::Secret(name)) => {
             *verb == Verb::Use && act.verb.covers(verb) && own.covers(name)
         }
@@ -36,6 +57,7 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
         (
             ResourcePattern::Path(_)
             | ResourcePattern::Url(_)
+            | ResourcePattern::Repository(_)
             | ResourcePattern::Endpoint { .. }
             | ResourcePattern::AnyCommand
             | ResourcePattern::Command(_)
@@ -53,6 +75,7 @@ fn port_covers(own: u16, asked: u16) -> bool {
 fn looked_up(act: &Act) -> Option<&HostPattern> {
     match (&act.resource, &act.verb) {
         (ResourcePattern::Url(url), VerbPattern::Any | VerbPattern::One(Verb::Http(_))) => Some(&url.host),
+        (ResourcePattern::Repository(pattern), VerbPattern::One(Verb::Fetch | Verb::Push)) => Some(&pattern.url.host),
         (ResourcePattern::Endpoint { host, .. }, VerbPattern::Any | VerbPattern::One(Verb::Tunnel | Verb::Resolve)) => {
             Some(host)
         }
@@ -76,6 +99,11 @@ pub fn act_within(child: &Act, parent: &Act) -> bool {
         && match (&child.resource, &parent.resource) {
             (ResourcePattern::Path(narrow), ResourcePattern::Path(wide)) => narrow.is_within(wide),
             (ResourcePattern::Url(narrow), ResourcePattern::Url(wide)) => narrow.is_within(wide),
+            (ResourcePattern::Repository(narrow), ResourcePattern::Repository(wide)) => narrow.is_within(wide),
+            // Every request to a host is wider than any act on its repositories.
+            (ResourcePattern::Repository(narrow), ResourcePattern::Url(wide)) => {
+                wide.is_whole_host() && narrow.url.is_within(wide)
+            }
             (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: wide, port: same }) => {
                 port_covers(*same, *port) && host.is_within(wide)
             }
@@ -140,6 +168,36 @@ mod tests {
                 &["tunnel h.test:22", "tunnel h.test"],
                 &["tunnel g.test"],
             ),
+            (
+                "push https://h.test/a.git agent/*",
+                &[
+                    "push https://h.test/a agent/x",
+                    "GET https://h.test/a.git/info/refs?service=git-receive-pack",
+                    "resolve h.test",
+                ],
+                &[
+                    "push https://h.test/a main",
+                    "push https://h.test/a",
+                    "fetch https://h.test/a",
+                    "POST https://h.test/a.git/git-receive-pack",
+                    "GET https://h.test/a.git",
+                ],
+            ),
+            (
+                "fetch https://h.test/**",
+                &["fetch https://h.test/a", "POST https://h.test/a/git-upload-pack"],
+                &["push https://h.test/a", "POST https://h.test/a/git-receive-pack"],
+            ),
+            (
+                "* https://h.test/a.git/**",
+                &["fetch https://h.test/a", "push https://h.test/a main"],
+                &["push https://h.test/b main"],
+            ),
+            (
+                "GET https://h.test/**",
+                &["GET https://h.test/a/info/refs?service=git-upload-pack"],
+                &["fetch https://h.test/a"],
+            ),
             ("resolve h.test", &["resolve h.test"], &["tunnel h.test"]),
             ("run **", &["run /bin/ls"], &["read /bin/ls"]),
             ("run ls", &["run ls", "run ls -l"], &["run lsx", "run env ls"]),
@@ -173,6 +231,12 @@ mod tests {
             ("resolve h.test:22", "tunnel h.test", true),
             ("resolve h.test", "GET http://h.test/x", true),
             ("resolve g.test", "GET http://h.test/x", false),
+            ("push https://h.test/a agent/*", "push https://h.test/**", true),
+            ("push https://h.test/a", "push https://h.test/a agent/*", false),
+            ("push https://h.test/a main", "* https://h.test", true),
+            ("push https://h.test/a main", "POST https://h.test", false),
+            ("fetch https://h.test/a", "push https://h.test/a", false),
+            ("resolve h.test", "fetch https://h.test/a", true),
             ("read /a", "GET http://a/", false),
             ("run **", "run **", true),
             ("run git push", "run **", true),

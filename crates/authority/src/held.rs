@@ -116,6 +116,10 @@ pub(crate) mod tests {
                 Resource::Endpoint { host, port }
             }
             Verb::Resolve => Resource::Name(Host::parse(resource).unwrap()),
+            Verb::Fetch | Verb::Push => {
+                let (url, reference) = bailiwick_model::read_repository(resource).unwrap();
+                Resource::Repository { url, reference }
+            }
             Verb::Use => Resource::Secret(SecretName::parse(resource.trim_start_matches("secret:")).unwrap()),
             Verb::Run | Verb::Broker => Resource::Command(Command::typed(&resource.split(' ').collect::<Vec<_>>())),
             _ => match resource.strip_suffix("/**") {

@@ -205,6 +205,7 @@ fn line_for(request: &Request) -> String {
             url.host_header(),
             url.path()
         ),
+        Resource::Repository { .. } => format!("`allow = [\"{request}\"]` under [network]"),
         Resource::Name(host) => opened_or_not(host),
         Resource::Command(command) => {
             let form = command.forms().first();

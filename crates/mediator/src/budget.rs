@@ -138,7 +138,7 @@ fn charge(request: &Request, place: usize, budget: &Budget, used: &Spent, now: M
         }
     }
     let target = match &request.resource {
-        Resource::Url(url) => u64::try_from(url.target().len()).unwrap_or(u64::MAX),
+        Resource::Url(url) | Resource::Repository { url, .. } => u64::try_from(url.target().len()).unwrap_or(u64::MAX),
         _ => 0,
     };
     let body = match budget.sent {

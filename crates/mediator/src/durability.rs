@@ -19,6 +19,7 @@ pub(crate) fn of(request: &Request, decision: &Decision) -> Durability {
 fn changes_something(request: &Request) -> bool {
     match (&request.resource, &request.verb) {
         (Resource::Url(_), Verb::Http(method)) => !method.is_safe(),
+        (Resource::Repository { .. }, verb) => *verb != Verb::Fetch,
         (Resource::Url(_), _) | (Resource::Command(_), Verb::Broker) => true,
         (
             Resource::File(_)

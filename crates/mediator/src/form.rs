@@ -22,7 +22,10 @@ pub(crate) fn refuse(request: &Request, purpose: Purpose) -> Option<Decision> {
     {
         return malformed(format!("`{name}` is not an argument of this request"));
     }
-    let connects = matches!(request.resource, Resource::Url(_) | Resource::Endpoint { .. });
+    let connects = matches!(
+        request.resource,
+        Resource::Url(_) | Resource::Repository { .. } | Resource::Endpoint { .. }
+    );
     match (connects, request.address(), purpose) {
         (true, Some(address), _) => refuse_other_address(request, address),
         (true, None, Purpose::Effect | Purpose::Order) => {
@@ -37,6 +40,7 @@ fn verb_fits(request: &Request) -> bool {
     match (&request.resource, &request.verb) {
         (Resource::File(_) | Resource::Tree(_), verb) => verb.is_file(),
         (Resource::Url(url), verb) => matches!(verb, Verb::Http(_)) && url.port != 0,
+        (Resource::Repository { url, .. }, verb) => matches!(verb, Verb::Fetch | Verb::Push) && url.port != 0,
         (Resource::Endpoint { port, .. }, verb) => *verb == Verb::Tunnel && *port != 0,
         (Resource::Name(_), verb) => *verb == Verb::Resolve,
         (Resource::Command(_), verb) => verb.is_command(),
@@ -46,7 +50,7 @@ fn verb_fits(request: &Request) -> bool {
 
 /// True for what a gate says of a request beside its resource. A length is never negative.
 fn argument_fits(resource: &Resource, name: &str, value: &Argument) -> bool {
-    let is_http = matches!(resource, Resource::Url(_));
+    let is_http = matches!(resource, Resource::Url(_) | Resource::Repository { .. });
     match value {
         Argument::Address(_) => name == argument::ADDRESS,
         Argument::Text(_) => is_http && name == argument::CONTENT_TYPE,

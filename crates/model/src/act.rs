@@ -12,6 +12,7 @@ use crate::command_pattern::{CommandError, CommandPattern};
 use crate::host_pattern::{HostPattern, split_port};
 use crate::path::AbsPath;
 use crate::pattern::{ANY_PORT, PathPattern, PatternError, UrlPattern, refuse_other_forms};
+use crate::repository::RepositoryPattern;
 use crate::secret::{SecretError, SecretPattern};
 
 /// An HTTP method (RFC 9110, section 9), upper-case.
@@ -63,6 +64,10 @@ pub enum Verb {
     Broker,
     /// Sends an HTTP request.
     Http(Method),
+    /// Fetches from a git repository over HTTP.
+    Fetch,
+    /// Changes references of a git repository over HTTP.
+    Push,
     /// Opens a connection to a named host that is passed on unread.
     Tunnel,
     /// Looks a name up.
@@ -83,6 +88,8 @@ impl Verb {
             Self::Run => "run",
             Self::Broker => "broker",
             Self::Http(method) => method.as_str(),
+            Self::Fetch => "fetch",
+            Self::Push => "push",
             Self::Tunnel => "tunnel",
             Self::Resolve => "resolve",
             Self::Use => "use",
@@ -120,6 +127,8 @@ impl FromStr for Verb {
             "keep" => Self::Keep,
             "run" => Self::Run,
             "broker" => Self::Broker,
+            "fetch" => Self::Fetch,
+            "push" => Self::Push,
             "tunnel" => Self::Tunnel,
             "resolve" => Self::Resolve,
             "use" => Self::Use,
@@ -178,6 +187,8 @@ pub enum ResourcePattern {
     Path(PathPattern),
     /// HTTP requests.
     Url(UrlPattern),
+    /// Git repositories over HTTP, and their references.
+    Repository(Box<RepositoryPattern>),
     /// Connections to a named host, passed on unread; also look-ups of its name.
     Endpoint {
         /// The host.
@@ -198,6 +209,7 @@ impl fmt::Display for ResourcePattern {
         match self {
             Self::Path(pattern) => write!(f, "{pattern}"),
             Self::Url(pattern) => write!(f, "{pattern}"),
+            Self::Repository(pattern) => write!(f, "{pattern}"),
             Self::Endpoint { host, port: 443 } => write!(f, "{host}"),
             Self::Endpoint { host, port: ANY_PORT } => write!(f, "{host}:*"),
             Self::Endpoint { host, port } => write!(f, "{host}:{port}"),
@@ -234,6 +246,9 @@ pub enum ActError {
     /// It names no command.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// What is fetched of a repository cannot be said.
+    #[error("`{0}` names branches: which are fetched is not seen, so a fetch is of a whole repository")]
+    Fetched(String),
     /// It names no secret.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -309,6 +324,14 @@ impl Act {
             VerbPattern::Any if resource.starts_with("secret:") => {
                 ResourcePattern::Secret(SecretPattern::parse(resource.trim_start_matches("secret:"))?)
             }
+            VerbPattern::One(Verb::Fetch | Verb::Push) if !is_url => return Err(mismatch(&verb)),
+            VerbPattern::One(Verb::Fetch | Verb::Push) => {
+                let pattern = RepositoryPattern::parse(resource)?;
+                if pattern.names_references() && verb == VerbPattern::One(Verb::Fetch) {
+                    return Err(ActError::Fetched(resource.into()));
+                }
+                ResourcePattern::Repository(Box::new(pattern))
+            }
             VerbPattern::One(Verb::Tunnel | Verb::Resolve) if is_url => return Err(mismatch(&verb)),
             VerbPattern::One(Verb::Tunnel | Verb::Resolve) => {
                 let (host, port) = split_port(resource, 443)?;
@@ -356,6 +379,13 @@ mod tests {
             ("* **/.env", "* /**/.env"),
             ("GET HTTP://A.Test/x/**", "GET http://a.test/x/**"),
             ("* https://**", "* https://**/**"),
+            ("fetch https://h.test/a/b.git", "fetch https://h.test/a/b"),
+            (
+                "push https://h.test/a/b.git/ agent/*",
+                "push https://h.test/a/b agent/*",
+            ),
+            ("push https://h.test/** refs/heads/main", "push https://h.test/** main"),
+            ("push https://h.test **", "push https://h.test/**"),
             ("tunnel API.test", "tunnel api.test"),
             ("tunnel api.test:22", "tunnel api.test:22"),
             ("tunnel **:*", "tunnel **:*"),
@@ -388,6 +418,9 @@ mod tests {
             "run @all",
             "run ** x",
             "tunnel a:0",
+            "push h.test/a",
+            "fetch https://h.test/a main",
+            "push https://h.test/a?x main",
             "use github",
             "use secret:a b",
         ] {

@@ -39,6 +39,9 @@ pub enum PatternError {
     /// What should be a registrable domain is an address.
     #[error("`{0}` is no site: write a domain as in `site:example.com`")]
     Site(String),
+    /// What should be branches of a repository is none.
+    #[error("`{0}` names no branch: write `main`, `agent/*`, or a full name such as `refs/tags/**`")]
+    Reference(String),
     /// Its port is none.
     #[error("`{0}` is not a port")]
     Port(String),
@@ -58,10 +61,11 @@ enum Step {
 
 /// A pattern over a sequence of segments.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Steps(Vec<Step>);
+pub(crate) struct Steps(Vec<Step>);
 
 impl Steps {
-    fn parse(text: &str) -> Result<Self, PatternError> {
+    /// Reads segments, each behind a slash.
+    pub(crate) fn parse(text: &str) -> Result<Self, PatternError> {
         let step = |segment: &str| match segment {
             "**" => Ok(Step::Any),
             other if other.contains("**") => Err(PatternError::Form(text.into(), "`**` beside other text")),
@@ -110,6 +114,15 @@ impl Steps {
         next
     }
 
+    /// True when these steps match just this sequence of segments.
+    pub(crate) fn matches<'a>(&self, segments: impl Iterator<Item = &'a str>) -> bool {
+        let mut states = self.start();
+        for segment in segments {
+            states = self.read(&states, segment);
+        }
+        Self::done(&states)
+    }
+
     fn done(states: &[bool]) -> bool {
         states.last().copied().unwrap_or(false)
     }
@@ -119,7 +132,7 @@ impl Steps {
     /// Reads these steps as if they were segments. A `*` inside a step can then only be read by a `*` of `wide`, which
     /// reads whatever it stands for; a `**` keeps only the states that stay through any segment. `below` says that
     /// `wide` matches all below what it matches, too.
-    fn within(&self, wide: &Self, below: bool) -> bool {
+    pub(crate) fn within(&self, wide: &Self, below: bool) -> bool {
         let mut states = wide.start();
         for step in &self.0 {
             if below && Self::done(&states) {
@@ -253,11 +266,7 @@ impl PathPattern {
 
     /// True when the pattern matches exactly this path: not a folder above it.
     pub fn matches(&self, path: &AbsPath) -> bool {
-        let mut states = self.steps.start();
-        for segment in path.segments() {
-            states = self.steps.read(&states, segment);
-        }
-        Steps::done(&states)
+        self.steps.matches(path.segments())
     }
 
     /// True when this pattern covers nothing that `wide` does not; false also when that is not sure.
@@ -376,11 +385,15 @@ impl UrlPattern {
         if self.scheme != url.scheme || !port || !self.host.covers(&url.host) {
             return false;
         }
-        let mut states = self.steps.start();
-        for segment in url.path().split('/').skip(1) {
-            states = self.steps.read(&states, segment);
-        }
-        Steps::done(&states)
+        self.steps.matches(url.path().split('/').skip(1))
+    }
+
+    /// True when the pattern covers this URL if the letter case of the path does not count.
+    pub(crate) fn covers_in_any_case(&self, url: &HttpUrl) -> bool {
+        let lower = |text: &str| text.to_ascii_lowercase();
+        let own = Steps::parse(&lower(&self.path));
+        let here = (self.port == ANY_PORT || self.port == url.port) && self.scheme == url.scheme;
+        here && self.host.covers(&url.host) && own.is_ok_and(|own| own.matches(lower(url.path()).split('/').skip(1)))
     }
 
     /// True when this pattern covers no URL that `wide` does not; false also when that is not sure.

@@ -12,6 +12,7 @@ use crate::host::Host;
 use crate::id::TaskId;
 use crate::label::Label;
 use crate::path::AbsPath;
+use crate::repository::Reference;
 use crate::secret::SecretName;
 use crate::url::HttpUrl;
 
@@ -25,6 +26,13 @@ pub enum Resource {
     Tree(AbsPath),
     /// One HTTP request's URL.
     Url(HttpUrl),
+    /// A git repository over HTTP.
+    Repository {
+        /// Its URL, without `.git`, a slash at the end or a query.
+        url: HttpUrl,
+        /// What of it.
+        reference: Reference,
+    },
     /// A named host and port, connected to and passed on unread.
     Endpoint {
         /// The host.
@@ -44,7 +52,7 @@ impl Resource {
     /// The host that is reached, for the resources of the network.
     pub fn host(&self) -> Option<&Host> {
         match self {
-            Self::Url(url) => Some(&url.host),
+            Self::Url(url) | Self::Repository { url, .. } => Some(&url.host),
             Self::Endpoint { host, .. } | Self::Name(host) => Some(host),
             Self::File(_) | Self::Tree(_) | Self::Command(_) | Self::Secret(_) => None,
         }
@@ -58,6 +66,11 @@ impl fmt::Display for Resource {
             Self::Tree(path) if path.as_str() == "/" => f.write_str("/**"),
             Self::Tree(path) => write!(f, "{path}/**"),
             Self::Url(url) => write!(f, "{url}"),
+            Self::Repository { url, reference } => match reference {
+                Reference::Listed => write!(f, "{url} (what there is)"),
+                Reference::Any => write!(f, "{url}"),
+                Reference::Named(name) => write!(f, "{url} {name}"),
+            },
             Self::Endpoint { host, port: 443 } => write!(f, "{host}"),
             Self::Endpoint { host, port } => write!(f, "{host}:{port}"),
             Self::Name(host) => write!(f, "{host}"),

@@ -19,6 +19,12 @@ pub(crate) fn narrowness(act: &Act) -> (usize, usize, bool, bool) {
             verb,
             url.port != ANY_PORT,
         ),
+        ResourcePattern::Repository(pattern) => (
+            pattern.url.host.narrowness(),
+            pattern.literal_len(),
+            verb,
+            pattern.url.port != ANY_PORT,
+        ),
         ResourcePattern::Endpoint { host, port } => (host.narrowness(), 0, verb, *port != ANY_PORT),
         ResourcePattern::AnyCommand | ResourcePattern::Secret(SecretPattern::Any) => (0, 0, verb, false),
         ResourcePattern::Secret(SecretPattern::One(_)) => (0, 1, verb, false),
@@ -41,6 +47,10 @@ pub(crate) fn act_covers(effect: Verdict, wide: &Act, narrow: &Act) -> bool {
     verb && match (&wide.resource, &narrow.resource) {
         (ResourcePattern::Path(wide), ResourcePattern::Path(narrow)) => narrow.is_within(wide),
         (ResourcePattern::Url(wide), ResourcePattern::Url(narrow)) => narrow.is_within(wide),
+        (ResourcePattern::Repository(wide), ResourcePattern::Repository(narrow)) => narrow.is_within(wide),
+        (ResourcePattern::Url(wide), ResourcePattern::Repository(narrow)) => {
+            wide.is_whole_host() && narrow.url.is_within(wide)
+        }
         (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: to, port: at }) => {
             // A look-up has no port.
             let look_up = wide.verb == VerbPattern::One(Verb::Resolve);
@@ -80,6 +90,9 @@ pub(crate) fn acts_meet(one: &Act, other: &Act) -> bool {
                     || (any(one) && heads_meet(one, other))
                     || heads_meet(other, one) && any(other))
         }
+        (ResourcePattern::Repository(one), ResourcePattern::Repository(other)) => meet_at(&one.url, &other.url),
+        (ResourcePattern::Url(url), ResourcePattern::Repository(pattern))
+        | (ResourcePattern::Repository(pattern), ResourcePattern::Url(url)) => meet_at(url, &pattern.url),
         (ResourcePattern::Endpoint { host, port }, ResourcePattern::Endpoint { host: to, port: at }) => {
             hosts_meet(host, to) && (port == at || [*port, *at].contains(&ANY_PORT))
         }
@@ -92,6 +105,14 @@ pub(crate) fn acts_meet(one: &Act, other: &Act) -> bool {
         _ => false,
     };
     verbs && resources
+}
+
+/// True when two patterns are about one host and port, and the literal heads of their paths lead to each other.
+fn meet_at(one: &UrlPattern, other: &UrlPattern) -> bool {
+    one.scheme == other.scheme
+        && (one.port == other.port || [one.port, other.port].contains(&ANY_PORT))
+        && hosts_meet(&one.host, &other.host)
+        && heads_meet(one, other)
 }
 
 fn hosts_meet(one: &HostPattern, other: &HostPattern) -> bool {

@@ -103,6 +103,10 @@ impl Broker {
         };
         self.acts().filter_map(move |act| match &act.resource {
             ResourcePattern::Url(url) => Some(place(&url.host, url.port, url.scheme.default_port())),
+            ResourcePattern::Repository(own) => {
+                let url = &own.url;
+                Some(place(&url.host, url.port, url.scheme.default_port()))
+            }
             ResourcePattern::Endpoint { host, port } => Some(place(host, *port, Scheme::Https.default_port())),
             ResourcePattern::Path(_)
             | ResourcePattern::AnyCommand

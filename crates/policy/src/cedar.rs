@@ -54,7 +54,9 @@ struct Names {
     task: EntityUid,
 }
 
-const TYPES: [&str; 12] = [
+const TYPES: [&str; 14] = [
+    "Repository",
+    "RepositoryPattern",
     "Path",
     "PathPattern",
     "Command",
@@ -68,8 +70,8 @@ const TYPES: [&str; 12] = [
     "Secret",
     "SecretPattern",
 ];
-const ACTIONS: [&str; 11] = [
-    "read", "write", "create", "delete", "keep", "run", "broker", "http", "tunnel", "resolve", "use",
+const ACTIONS: [&str; 13] = [
+    "fetch", "push", "read", "write", "create", "delete", "keep", "run", "broker", "http", "tunnel", "resolve", "use",
 ];
 
 impl Names {
@@ -191,6 +193,7 @@ impl Engine {
         match resource {
             Resource::File(path) | Resource::Tree(path) => self.names.of("Path", path.as_str()),
             Resource::Url(url) => self.names.of("Url", &url.to_string()),
+            Resource::Repository { .. } => self.names.of("Repository", &resource.to_string()),
             Resource::Endpoint { host, port } => self.names.of("Endpoint", &format!("{host}:{port}")),
             Resource::Name(host) => self.names.of("Name", &host.to_string()),
             Resource::Command(command) => self.names.of("Command", &command.to_string()),
@@ -235,6 +238,9 @@ fn target_of(effect: Verdict, act: &Act) -> (&'static str, String) {
             pattern.to_string(),
         ),
         ResourcePattern::Url(pattern) => ("UrlPattern", pattern.to_string()),
+        // The same words say more in a deny than in an allow.
+        ResourcePattern::Repository(pattern) if effect == Verdict::Allow => ("RepositoryPattern", pattern.to_string()),
+        ResourcePattern::Repository(pattern) => ("RepositoryPattern", format!("any case of {pattern}")),
         ResourcePattern::Endpoint { host, .. } if act.verb == VerbPattern::One(Verb::Resolve) => {
             ("NamePattern", host.to_string())
         }
@@ -294,6 +300,7 @@ fn text_of(rule: &Rule, id: Option<&str>) -> String {
         ),
         (VerbPattern::One(Verb::Http(method)), _) => ("== Action::\"http\"".into(), Some(method)),
         (VerbPattern::Any, ResourcePattern::Url(_)) => ("== Action::\"http\"".into(), None),
+        (VerbPattern::Any, ResourcePattern::Repository(_)) => ("in [Action::\"fetch\", Action::\"push\"]".into(), None),
         (VerbPattern::Any, ResourcePattern::Endpoint { .. }) => ("== Action::\"tunnel\"".into(), None),
         (VerbPattern::Any, ResourcePattern::AnyCommand | ResourcePattern::Command(_)) => {
             ("== Action::\"run\"".into(), None)

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use bailiwick_model::{
     AbsPath, AddressClass, Code, Command, Decision, Host, HostPattern, Layer, Obligation, PathPattern, Reason, Request,
-    Resource, ResourcePattern, Verb, VerbPattern, Verdict,
+    Resource, ResourcePattern, Verb, VerbPattern, Verdict, act_of, requests_of,
 };
 
 use crate::breadth::narrowness;
@@ -52,7 +52,7 @@ impl Policy {
     }
 
     fn decide_one(&self, request: &Request, satisfied: &impl Fn(&Request) -> Result<Vec<usize>, String>) -> Decision {
-        let rules = match satisfied(request) {
+        let rules = match self.in_all_views(request, satisfied) {
             Ok(numbers) => self.at(&numbers),
             Err(fault) => return Decision::deny(Code::PolicyFault, format!("a rule could not be evaluated: {fault}")),
         };
@@ -71,7 +71,7 @@ impl Policy {
         if let Resource::Tree(_) = &request.resource {
             decision.obligations = self.duties_in(request);
         }
-        if let Resource::Url(_) | Resource::Endpoint { .. } = &request.resource {
+        if let Resource::Url(_) | Resource::Repository { .. } | Resource::Endpoint { .. } = &request.resource {
             if let Some(refusal) = self.address_refused(request, &rules, satisfied) {
                 return refusal;
             }
@@ -83,6 +83,35 @@ impl Policy {
             }
         }
         decision
+    }
+
+    /// The rules that a request satisfies: as it is, and where it is one of git's as what else it is. The denies alone where
+    /// there are any.
+    fn in_all_views(
+        &self,
+        request: &Request,
+        satisfied: &impl Fn(&Request) -> Result<Vec<usize>, String>,
+    ) -> Result<Vec<usize>, String> {
+        let is_deny = |number: &usize| {
+            self.rules()
+                .get(*number)
+                .is_some_and(|rule| rule.effect == Verdict::Deny)
+        };
+        let mut numbers = satisfied(request)?;
+        let views = other_views(request);
+        if views.is_empty() {
+            return Ok(numbers);
+        }
+        for (view, only_against) in views {
+            let found = satisfied(&view)?;
+            numbers.extend(found.into_iter().filter(|number| !only_against || is_deny(number)));
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        if numbers.iter().any(is_deny) {
+            numbers.retain(is_deny);
+        }
+        Ok(numbers)
     }
 
     fn at(&self, numbers: &[usize]) -> Vec<&Rule> {
@@ -256,11 +285,11 @@ impl Policy {
         {
             let mut there = request.clone();
             match &mut there.resource {
-                Resource::Url(url) => url.host = Host::Address(address),
+                Resource::Url(url) | Resource::Repository { url, .. } => url.host = Host::Address(address),
                 Resource::Endpoint { host, .. } => *host = Host::Address(address),
                 _ => {}
             }
-            match satisfied(&there) {
+            match self.in_all_views(&there, satisfied) {
                 Err(fault) => return Some(Decision::deny(Code::PolicyFault, fault)),
                 Ok(numbers) => {
                     let rules = self.at(&numbers);
@@ -302,6 +331,31 @@ impl Policy {
             }
         }
         duties
+    }
+}
+
+/// What else a request is: one that git sends is an act on a repository too, and the other way round. With true for those of
+/// which only denies count.
+fn other_views(request: &Request) -> Vec<(Request, bool)> {
+    let with = |verb, resource| Request {
+        verb,
+        resource,
+        ..request.clone()
+    };
+    match &request.resource {
+        Resource::Url(url) => act_of(url)
+            .into_iter()
+            .map(|(verb, url, reference)| (with(verb, Resource::Repository { url, reference }), false))
+            .collect(),
+        Resource::Repository { url, .. } => requests_of(&request.verb, url)
+            .into_iter()
+            // To be allowed to list is not to be allowed to do.
+            .map(|(method, url)| {
+                let only_against = method.is_safe();
+                (with(Verb::Http(method), Resource::Url(url)), only_against)
+            })
+            .collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -362,6 +416,7 @@ fn ill_formed(request: &Request) -> Option<&'static str> {
         Resource::File(_) => request.verb.is_file(),
         Resource::Tree(_) => matches!(request.verb, Verb::Read | Verb::Write | Verb::Keep),
         Resource::Url(_) => matches!(request.verb, Verb::Http(_)),
+        Resource::Repository { .. } => matches!(request.verb, Verb::Fetch | Verb::Push),
         Resource::Endpoint { .. } => request.verb == Verb::Tunnel,
         Resource::Name(_) => request.verb == Verb::Resolve,
         Resource::Command(_) => request.verb.is_command(),
@@ -371,7 +426,7 @@ fn ill_formed(request: &Request) -> Option<&'static str> {
         return Some("the verb does not go with the resource");
     }
     let port = match &request.resource {
-        Resource::Url(url) => Some(url.port),
+        Resource::Url(url) | Resource::Repository { url, .. } => Some(url.port),
         Resource::Endpoint { port, .. } => Some(*port),
         _ => None,
     };

@@ -55,8 +55,8 @@ impl Section {
 }
 
 const VERBS: &[&str] = &[
-    "read", "write", "create", "delete", "keep", "run", "broker", "tunnel", "resolve", "use", "GET", "HEAD", "POST",
-    "PUT", "PATCH", "DELETE", "OPTIONS",
+    "read", "write", "create", "delete", "keep", "run", "broker", "fetch", "push", "tunnel", "resolve", "use", "GET",
+    "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
 ];
 
 /// The keys of a rule's table, but for its limits.
@@ -301,7 +301,10 @@ impl Reader<'_> {
             };
             (error.to_string(), hint)
         })?;
-        let network = matches!(act.resource, ResourcePattern::Url(_) | ResourcePattern::Endpoint { .. });
+        let network = matches!(
+            act.resource,
+            ResourcePattern::Url(_) | ResourcePattern::Repository(_) | ResourcePattern::Endpoint { .. }
+        );
         if section == Section::Network && !network {
             let hint = "put it into a list at the top of the file, or under `[files]`";
             return Err((format!("`{text}` is not an act of the network"), Some(hint.into())));

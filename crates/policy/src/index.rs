@@ -22,6 +22,7 @@ pub(crate) struct Index {
     trees: HashMap<String, Numbers>,
     globs: HashMap<String, Globs>,
     urls: ByHost<HashMap<String, Numbers>>,
+    repositories: ByHost<Numbers>,
     endpoints: ByHost<Numbers>,
     names: ByHost<Numbers>,
     /// By the name of the program, where it is written out.
@@ -85,6 +86,7 @@ impl Index {
                 ResourcePattern::Path(path) if is_tree(path) => index.trees.entry(path.as_str().into()).or_default(),
                 ResourcePattern::Path(path) => index.glob(path),
                 ResourcePattern::Url(url) => index.urls.slot(&url.host).entry(literal_head(url.path())).or_default(),
+                ResourcePattern::Repository(pattern) => index.repositories.slot(&pattern.url.host),
                 ResourcePattern::Endpoint { host, .. } if act.verb == VerbPattern::One(Verb::Resolve) => {
                     index.names.slot(host)
                 }
@@ -122,6 +124,10 @@ impl Index {
                         found.extend(by_head.get(head).into_iter().flatten());
                     }
                 }
+            }
+            Resource::Repository { url, .. } => {
+                let of_host = self.repositories.of(&url.host).into_iter();
+                of_host.for_each(|numbers| found.extend(numbers));
             }
             Resource::Endpoint { host, .. } => self
                 .endpoints
@@ -168,6 +174,8 @@ impl Index {
                 }
                 _ => found.extend(0..rules.len()),
             },
+            // A URL may deny all of a repository's host.
+            ResourcePattern::Repository(_) => found.extend(0..rules.len()),
             ResourcePattern::Endpoint {
                 host: HostPattern::Exact(host),
                 ..

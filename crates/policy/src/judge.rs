@@ -6,7 +6,7 @@
 use bailiwick_gate::{Reading, Start};
 use bailiwick_model::{
     Act, AddressClass, Anchors, Host, HostPattern, HttpUrl, Resource, ResourcePattern, SecretPattern, Verb,
-    VerbPattern, Verdict, words_of,
+    VerbPattern, Verdict, read_repository, words_of,
 };
 
 use crate::rule::host_of;
@@ -99,13 +99,20 @@ pub fn asked_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Result
         let url = HttpUrl::parse(rest.trim()).map_err(|error| error.to_string())?;
         return Ok((verb, Resource::Url(url)));
     }
+    if let Ok(verb @ (Verb::Fetch | Verb::Push)) = word.parse() {
+        if rest.contains('*') {
+            return Err(wild());
+        }
+        let (url, reference) = read_repository(rest).map_err(|error| error.to_string())?;
+        return Ok((verb, Resource::Repository { url, reference }));
+    }
     let act = Act::parse(text, anchors).map_err(|error| error.to_string())?;
     let VerbPattern::One(verb) = act.verb else {
         return Err(format!("`{text}` names no single verb"));
     };
     let resource = match act.resource {
         ResourcePattern::Path(path) => Resource::File(path.as_tree().ok_or_else(wild)?),
-        ResourcePattern::Url(_) => return Err(wild()),
+        ResourcePattern::Url(_) | ResourcePattern::Repository(_) => return Err(wild()),
         ResourcePattern::Endpoint {
             host: HostPattern::Exact(host),
             ..

@@ -225,7 +225,10 @@ pub(crate) fn misplaced(effect: Verdict, act: &Act, limits: &Limits, key: &str) 
             format!("`{act}` goes to a server that shows no key"),
             "`pin` is for `https` rules".into(),
         )),
-        ResourcePattern::Url(_) => None,
+        ResourcePattern::Repository(_) if limits.query.is_some() => {
+            Some((format!("`{act}` has no query of its own"), "take `query` out".into()))
+        }
+        ResourcePattern::Url(_) | ResourcePattern::Repository(_) => None,
         ResourcePattern::Endpoint { .. } => Some((
             format!("`{act}` is passed on unread: nobody would see that `{key}` holds"),
             "open the host instead, with a rule such as `GET https://host/**`".into(),

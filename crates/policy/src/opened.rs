@@ -5,7 +5,8 @@
 //! them on unread. What neither names is asked about as a tunnel, so that a refusal comes before anything is sent.
 
 use bailiwick_model::{
-    ANY_PORT, AbsPath, Act, Host, HostPattern, Layer, Opened, ResourcePattern, Scheme, Verb, VerbPattern, Verdict,
+    ANY_PORT, AbsPath, Act, Host, HostPattern, Layer, Opened, ResourcePattern, Scheme, UrlPattern, Verb, VerbPattern,
+    Verdict,
 };
 
 use crate::diagnostic::{Diagnostic, Place, Severity};
@@ -31,9 +32,7 @@ pub(crate) fn opened(rules: &[Rule]) -> Vec<Opened> {
     let tunnels: Vec<(&HostPattern, u16)> = own().filter_map(|rule| passed_on(rule.act())).collect();
     let mut found: Vec<Opened> = Vec::new();
     for rule in own() {
-        let ResourcePattern::Url(url) = &rule.act().resource else {
-            continue;
-        };
+        let Some(url) = url_of(rule.act()) else { continue };
         if url.scheme != Scheme::Https
             || found
                 .iter()
@@ -54,6 +53,15 @@ pub(crate) fn opened(rules: &[Rule]) -> Vec<Opened> {
         });
     }
     found
+}
+
+/// The URLs that an act on requests or repositories is about.
+pub(crate) fn url_of(act: &Act) -> Option<&UrlPattern> {
+    match &act.resource {
+        ResourcePattern::Url(url) => Some(url),
+        ResourcePattern::Repository(pattern) => Some(&pattern.url),
+        _ => None,
+    }
 }
 
 /// The host and port that a tunnel rule passes on unread.
@@ -91,9 +99,7 @@ pub(crate) fn unread(rules: &[Rule]) -> Vec<Diagnostic> {
     };
     let mut found = Vec::new();
     for rule in own().filter(|rule| !is_shipped(rule)) {
-        let ResourcePattern::Url(url) = &rule.act().resource else {
-            continue;
-        };
+        let Some(url) = url_of(rule.act()) else { continue };
         let passes = |other: &&Rule| {
             passed_on(other.act()).is_some_and(|(host, port)| *host == url.host && [ANY_PORT, url.port].contains(&port))
         };
@@ -126,6 +132,28 @@ pub(crate) fn unread(rules: &[Rule]) -> Vec<Diagnostic> {
         ));
     }
     found
+}
+
+/// Complaints about pushes that this build cannot tell apart: of those that a rule lets change some branches only.
+pub(crate) fn unread_branches(rules: &[Rule]) -> Vec<Diagnostic> {
+    let own = rules
+        .iter()
+        .filter(|rule| rule.effect != Verdict::Deny && rule.follows_from.is_none());
+    let of_branches =
+        |rule: &&Rule| matches!(&rule.act().resource, ResourcePattern::Repository(own) if own.names_references());
+    let told = own.filter(of_branches).map(|rule| {
+        let message = format!(
+            "`{}` lets no push pass yet: this build does not read which branches a push changes",
+            rule.origin.act
+        );
+        let place = Place {
+            line: rule.origin.line,
+            column: rule.origin.column,
+        };
+        let hint = "without branches it is a rule on every push to the repository";
+        Diagnostic::new(Severity::Warning, &rule.origin.file, place, &message, Some(hint.into()))
+    });
+    told.collect()
 }
 
 impl Reader<'_> {

@@ -230,8 +230,8 @@ fn dead_among(rules: &[Rule], index: &Index) -> Vec<Diagnostic> {
 fn goes_round(deny: &Rule) -> bool {
     let from = deny.follows_from.as_deref().and_then(|act| act.split_once(' '));
     deny.act().verb == VerbPattern::One(Verb::Tunnel)
-        && from.is_some_and(|(verb, url)| {
-            let url = UrlPattern::parse(url);
+        && from.is_some_and(|(verb, rest)| {
+            let url = UrlPattern::parse(rest.split(' ').next().unwrap_or(rest));
             url.is_ok_and(|url| url.scheme == Scheme::Https && (verb != "*" || !url.is_whole_host()))
         })
 }

@@ -73,6 +73,25 @@ fn host(wild: bool) -> BoxedStrategy<String> {
     }
 }
 
+fn branch(wild: bool) -> BoxedStrategy<String> {
+    let plain = prop_oneof![2 => Just(""), 1 => Just(" a"), 1 => Just(" a/b"), 1 => Just(" refs/tags/a")];
+    match wild {
+        true => prop_oneof![plain, Just(" a/*"), Just(" refs/**")]
+            .prop_map(Into::into)
+            .boxed(),
+        false => plain.prop_map(Into::into).boxed(),
+    }
+}
+
+/// Requests of git's, by method and what stands behind the repository.
+fn git() -> impl Strategy<Value = (&'static str, &'static str)> {
+    proptest::sample::select(vec![
+        ("POST", "git-upload-pack"),
+        ("POST", "git-receive-pack"),
+        ("GET", "info/refs"),
+    ])
+}
+
 fn act(wild: bool) -> BoxedStrategy<String> {
     let any = if wild { 1 } else { 0 };
     let file =
@@ -102,6 +121,11 @@ fn act(wild: bool) -> BoxedStrategy<String> {
         6 => (file, path(wild)).prop_map(|(verb, path)| format!("{verb} {path}")),
         4 => (http, prop_oneof![Just("http"), Just("https")], host(wild), port.clone(), path(wild)).prop_map(|(verb, scheme, host, port, path)| format!("{verb} {scheme}://{host}{port}{path}")),
         3 => (host(wild), port).prop_map(|(host, port)| format!("tunnel {host}{port}")),
+        2 => (prop_oneof![Just("fetch"), Just("push")], host(wild), path(wild), branch(wild)).prop_map(|(verb, host, path, branch)| match verb {
+            "push" => format!("push https://{host}{path}{branch}"),
+            _ => format!("fetch https://{host}{path}"),
+        }),
+        1 => (host(wild), path(false), git()).prop_map(|(host, path, (method, service))| format!("{method} https://{host}{}/{service}", path.trim_end_matches('/'))),
         1 => host(wild).prop_map(|host| format!("resolve {host}")),
         2 => run.prop_map(Into::into),
     ]

@@ -56,7 +56,10 @@ impl Rule {
 
     /// Limits the rule, where it is about requests: looking a name up has no limits.
     pub(crate) fn limit(&mut self, limits: &Limits) {
-        if matches!(self.act.resource, ResourcePattern::Url(_)) {
+        if matches!(
+            self.act.resource,
+            ResourcePattern::Url(_) | ResourcePattern::Repository(_)
+        ) {
             self.capability.constraints.limits.clone_from(limits);
         }
     }
@@ -108,6 +111,10 @@ pub(crate) fn covers(effect: Verdict, act: &Act, verb: &Verb, resource: &Resourc
         && match (&act.resource, resource) {
             (ResourcePattern::Path(own), Resource::File(path) | Resource::Tree(path)) => own.covers(path),
             (ResourcePattern::Url(own), Resource::Url(url)) => own.covers(url),
+            (ResourcePattern::Repository(own), Resource::Repository { url, reference }) => match effect {
+                Verdict::Allow => own.admits(url, reference),
+                Verdict::Ask | Verdict::Deny => own.holds(url, reference),
+            },
             (ResourcePattern::Endpoint { host, port }, Resource::Endpoint { host: to, port: at }) => {
                 (*port == ANY_PORT || port == at) && host.covers(to)
             }
@@ -129,6 +136,7 @@ pub(crate) fn covers(effect: Verdict, act: &Act, verb: &Verb, resource: &Resourc
 pub(crate) fn host_of(act: &Act) -> Option<&HostPattern> {
     match &act.resource {
         ResourcePattern::Url(url) => Some(&url.host),
+        ResourcePattern::Repository(pattern) => Some(&pattern.url.host),
         ResourcePattern::Endpoint { host, .. } => Some(host),
         ResourcePattern::Path(_)
         | ResourcePattern::AnyCommand
@@ -141,6 +149,7 @@ fn with_host(act: &Act, to: &HostPattern) -> Act {
     let mut act = act.clone();
     match &mut act.resource {
         ResourcePattern::Url(url) => url.host = to.clone(),
+        ResourcePattern::Repository(pattern) => pattern.url.host = to.clone(),
         ResourcePattern::Endpoint { host, .. } => *host = to.clone(),
         ResourcePattern::Path(_)
         | ResourcePattern::AnyCommand
@@ -199,7 +208,15 @@ fn following(effect: Verdict, act: &Act) -> Vec<(Verdict, Act)> {
                     found.push(reach(Verb::Resolve, Scheme::Https.default_port()));
                 }
             }
-            (ResourcePattern::Url(_) | ResourcePattern::Endpoint { .. }, Verdict::Allow | Verdict::Ask) => {
+            // What is in a tunnel is not seen.
+            (ResourcePattern::Repository(pattern), Verdict::Deny) => {
+                let (host, port) = (pattern.url.host.clone(), pattern.url.port);
+                found.push((effect, verb_on(Verb::Tunnel, ResourcePattern::Endpoint { host, port })));
+            }
+            (
+                ResourcePattern::Url(_) | ResourcePattern::Repository(_) | ResourcePattern::Endpoint { .. },
+                Verdict::Allow | Verdict::Ask,
+            ) => {
                 found.extend(host_of(&act).map(|host| look_up(effect, host)));
             }
             _ => {}
@@ -270,6 +287,16 @@ mod tests {
                 deny,
                 "* https://a.test/x",
                 &["deny * https://a.test/x", "deny tunnel a.test"],
+            ),
+            (
+                deny,
+                "push https://a.test/r main",
+                &["deny push https://a.test/r main", "deny tunnel a.test"],
+            ),
+            (
+                allow,
+                "fetch https://a.test/r",
+                &["allow fetch https://a.test/r", "allow resolve a.test"],
             ),
             (
                 deny,

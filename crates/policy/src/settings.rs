@@ -156,6 +156,7 @@ impl Settings {
             let (host, port, http) = match &rule.act().resource {
                 // What is inside TLS begins with a greeting, which is no HTTP.
                 ResourcePattern::Url(url) => (&url.host, url.port, url.scheme == Scheme::Http),
+                ResourcePattern::Repository(own) => (&own.url.host, own.url.port, own.url.scheme == Scheme::Http),
                 ResourcePattern::Endpoint { host, port } if rule.act().verb == VerbPattern::One(Verb::Tunnel) => {
                     (host, *port, false)
                 }

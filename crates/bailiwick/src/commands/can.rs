@@ -6,9 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bailiwick_gate::{Reading as _, Start};
-use bailiwick_model::{
-    AbsPath, Host, HttpUrl, Method, Request, Resource, Scheme, SecretName, TaskId, Verb, Verdict, words_of,
-};
+use bailiwick_model::{AbsPath, Host, HttpUrl, Request, Resource, Scheme, SecretName, TaskId, Verb, Verdict, words_of};
 use bailiwick_policy::Policy;
 
 use crate::advice;
@@ -20,7 +18,7 @@ use crate::places::Places;
 use crate::visible::visible;
 
 /// Which verbs there are.
-const VERBS: &str = "files: read, write, create, delete, keep; commands: run, broker; network: tunnel, resolve, GET, POST and the other methods; secrets: use";
+const VERBS: &str = "files: read, write, create, delete, keep; commands: run, broker; network: tunnel, resolve, fetch, push, GET, POST and the other methods; secrets: use";
 
 /// Runs the command.
 pub fn run(args: &CanArgs) -> Done {
@@ -139,11 +137,23 @@ fn read(
     match verb {
         Verb::Http(method) => {
             let url = HttpUrl::parse(resource).map_err(|e| usage(&e))?;
-            Ok(http(method, url, policy, &ask))
+            let asked = ask(Verb::Http(method), Resource::Url(url.clone()));
+            Ok(over_http(asked, &url, policy))
         }
         Verb::Tunnel => {
             let (host, port) = HttpUrl::authority(resource, 443).map_err(|e| usage(&e))?;
             Ok((ask(Verb::Tunnel, Resource::Endpoint { host, port }), None))
+        }
+        Verb::Fetch | Verb::Push => {
+            let (url, reference) = bailiwick_model::read_repository(resource).map_err(|e| usage(&e))?;
+            let asked = ask(
+                verb,
+                Resource::Repository {
+                    url: url.clone(),
+                    reference,
+                },
+            );
+            Ok(over_http(asked, &url, policy))
         }
         Verb::Resolve => {
             let host = Host::parse(resource).map_err(|e| usage(&e))?;
@@ -160,30 +170,20 @@ fn read(
     }
 }
 
-/// What the gate asks about one HTTP request: the request, or the tunnel that it would go through unread.
-fn http(
-    method: Method,
-    url: HttpUrl,
-    policy: &Arc<Policy>,
-    ask: &dyn Fn(Verb, Resource) -> Request,
-) -> (Request, Option<String>) {
-    let tunnel = ask(
-        Verb::Tunnel,
-        Resource::Endpoint {
-            host: url.host.clone(),
-            port: url.port,
-        },
-    );
+/// What the gate asks about what goes to a URL: that, or the tunnel that it would go through unread.
+fn over_http(asked: Request, url: &HttpUrl, policy: &Arc<Policy>) -> (Request, Option<String>) {
+    let endpoint = Resource::Endpoint {
+        host: url.host.clone(),
+        port: url.port,
+    };
+    let tunnel = Request::new(asked.task, Verb::Tunnel, endpoint);
     let passes = url.scheme == Scheme::Https
         && !policy.settings().opens(&url.host, url.port)
         && answer(policy, &tunnel).verdict != Verdict::Deny;
     if !passes {
-        return (ask(Verb::Http(method), Resource::Url(url)), None);
+        return (asked, None);
     }
-    let note = format!(
-        "`{} {url}` goes through a tunnel, which a rule names: methods and paths inside are not seen",
-        method.as_str()
-    );
+    let note = format!("`{asked}` goes through a tunnel, which a rule names: methods and paths inside are not seen");
     (tunnel, Some(note))
 }
 

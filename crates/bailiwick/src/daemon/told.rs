@@ -147,7 +147,9 @@ fn reach(policy: &Policy) -> (Vec<String>, Vec<String>) {
             ""
         };
         match (&rule.act().resource, &rule.act().verb) {
-            (ResourcePattern::Url(_), _) => requests.push(format!("{}{asks}", rule.act())),
+            (ResourcePattern::Url(_) | ResourcePattern::Repository(_), _) => {
+                requests.push(format!("{}{asks}", rule.act()))
+            }
             (ResourcePattern::Endpoint { host, .. }, VerbPattern::One(Verb::Tunnel)) if !is_here(host) => {
                 unread.push(format!("{}{asks}", rule.act().resource));
             }

@@ -144,6 +144,10 @@ fn read(text: &str) -> Option<Request> {
             let (host, port) = HttpUrl::authority(resource, 443).ok()?;
             Resource::Endpoint { host, port }
         }
+        Verb::Fetch | Verb::Push => {
+            let (url, reference) = bailiwick_model::read_repository(resource).ok()?;
+            Resource::Repository { url, reference }
+        }
         Verb::Resolve => Resource::Name(Host::parse(resource).ok()?),
         Verb::Run => GRAMMARS.read(&Start::typed(words_of(resource).ok()?, "/p")),
         _ => {

@@ -5,6 +5,7 @@
 mod brokers;
 mod commands;
 mod documented;
+mod git;
 mod layers;
 mod limits;
 mod mistakes;
