@@ -53,6 +53,14 @@ impl Caller {
         }
     }
 
+    /// Acknowledges at once what has come, since more of it is waited for.
+    pub(crate) fn acknowledge(&self) {
+        if let Some(socket) = &self.socket {
+            // Without it a client may wait for a moment.
+            let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
+        }
+    }
+
     /// Returns when the client says nothing more.
     pub(crate) async fn gone(&self) {
         let second = || {

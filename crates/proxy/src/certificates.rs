@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::limits;
+use crate::upstream::{HTTP_1, HTTP_2};
 
 /// Says why a certificate could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -195,7 +196,7 @@ impl Issuer {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(signing)));
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1.to_vec()];
         config.session_storage = ServerSessionMemoryCache::new(limits::SESSIONS);
         config.send_tls13_tickets = 1;
         Ok(config)

@@ -5,21 +5,24 @@
 //! runs a zone.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use bailiwick_gate::Refusal;
-use bailiwick_model::{Code, Host, Obligation, Opened, Request, Resource, Verb};
+use bailiwick_model::{Code, Digest, Host, Obligation, Opened, Request, Resource, Scheme, Verb};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 
 use crate::caller::Caller;
 use crate::certificates::Issuer;
 use crate::channel::{Channel, Effect};
+use crate::exchange::Bounds;
 use crate::limits;
+use crate::links::{Destination, Link, Links};
 use crate::names::Names;
 use crate::refusal::Refused;
 use crate::secrets::Secrets;
 use crate::synthetic::Synthetic;
-use crate::upstream::Upstream;
+use crate::upstream::{Upstream, UpstreamFault};
 
 /// What all services share.
 pub(crate) struct Gate {
@@ -31,38 +34,116 @@ pub(crate) struct Gate {
     /// What signs for them; without it none is.
     pub(crate) issuer: Option<Issuer>,
     pub(crate) upstream: Upstream,
+    pub(crate) links: Arc<Links>,
+    /// Places for requests on HTTP/2, of which one connection carries many.
+    pub(crate) exchanges: Semaphore,
     pub(crate) secrets: Secrets,
 }
 
-/// A connection that was allowed and made.
-pub(crate) struct Reached {
-    pub(crate) stream: TcpStream,
+/// What was allowed and reached.
+pub(crate) struct Reached<W> {
+    pub(crate) way: W,
     pub(crate) effect: Effect,
+    /// What the way leads to.
+    pub(crate) to: Destination,
+    /// What holds for a request and its answer.
+    pub(crate) bounds: Bounds,
     /// True when the TLS greeting must be read and its name compared.
     pub(crate) match_server_name: bool,
+}
+
+/// What an address is wanted for.
+pub(crate) trait Purpose: Sync {
+    /// What comes of it.
+    type Way: Send;
+
+    /// The scheme and whether HTTP/2 will do; none for bytes that are passed on.
+    fn requests(&self) -> Option<(Scheme, bool)>;
+
+    /// Opens a way to where the permit allows it.
+    fn open(&self, gate: &Gate, to: &Destination) -> impl Future<Output = Result<Self::Way, UpstreamFault>> + Send;
+}
+
+/// A stream whose bytes are passed on.
+pub(crate) struct Passed;
+
+impl Purpose for Passed {
+    type Way = TcpStream;
+
+    fn requests(&self) -> Option<(Scheme, bool)> {
+        None
+    }
+
+    async fn open(&self, _: &Gate, to: &Destination) -> Result<TcpStream, UpstreamFault> {
+        connect(to).await
+    }
+}
+
+/// A connection for a request.
+pub(crate) struct Asked {
+    pub(crate) scheme: Scheme,
+    /// True where HTTP/2 is spoken if the server can.
+    pub(crate) many: bool,
+}
+
+impl Purpose for Asked {
+    type Way = Link;
+
+    fn requests(&self) -> Option<(Scheme, bool)> {
+        Some((self.scheme, self.many))
+    }
+
+    async fn open(&self, gate: &Gate, to: &Destination) -> Result<Link, UpstreamFault> {
+        if let Some(link) = gate.links.take(to) {
+            return Ok(link);
+        }
+        let _alone = gate.links.alone(to).await;
+        match gate.links.take(to) {
+            Some(link) => Ok(link),
+            None => gate.fresh(to).await,
+        }
+    }
+}
+
+/// Dials the address of a destination.
+async fn connect(to: &Destination) -> Result<TcpStream, UpstreamFault> {
+    let dialled = SocketAddr::new(to.address, to.port);
+    let fault = match tokio::time::timeout(limits::DIAL_TIME, TcpStream::connect(dialled)).await {
+        Ok(Ok(stream)) => {
+            // Without it, small pieces of a stream wait for an acknowledgement. A socket that refuses still works.
+            let _ = stream.set_nodelay(true);
+            return Ok(stream);
+        }
+        Ok(Err(fault)) => fault.to_string(),
+        Err(_) => format!("no connection within {} s", limits::DIAL_TIME.as_secs()),
+    };
+    Err(UpstreamFault::unreachable(format!("{dialled}: {fault}")))
 }
 
 /// What the obligations of a permit come to for this gate.
 struct Duties {
     dial: IpAddr,
     match_server_name: bool,
+    bounds: Bounds,
+    pins: Vec<Vec<Digest>>,
 }
 
 impl Gate {
     /// Reaches `host:port` for an effect: `verb resource`, asked about once for each address that is tried.
-    pub(crate) async fn reach(
+    pub(crate) async fn reach<P: Purpose>(
         &self,
         host: &Host,
         port: u16,
         request: &Request,
         caller: &Caller,
-    ) -> Result<Reached, Refused> {
+        purpose: P,
+    ) -> Result<Reached<P::Way>, Refused> {
         let act = request.to_string();
         let addresses = self.addresses(host, caller).await.map_err(|refused| refused.of(&act))?;
         let mut last = None;
         for address in addresses {
             let asked = request.clone().dialling(address);
-            match self.dial(&asked, address, port, caller).await {
+            match self.dial(&asked, (host, address, port), caller, &purpose).await {
                 Ok(reached) => return Ok(reached),
                 Err(refused) if may_try_another(refused.code) => last = Some(refused),
                 Err(refused) => return Err(refused),
@@ -123,32 +204,54 @@ impl Gate {
         Ok(effect)
     }
 
-    async fn dial(&self, asked: &Request, address: IpAddr, port: u16, caller: &Caller) -> Result<Reached, Refused> {
+    async fn dial<P: Purpose>(
+        &self,
+        asked: &Request,
+        (host, address, port): (&Host, IpAddr, u16),
+        caller: &Caller,
+        purpose: &P,
+    ) -> Result<Reached<P::Way>, Refused> {
         let effect = self.channel.ask(asked, Some(caller)).await?;
-        let Some(duties) = duties_of(effect.spent().obligations(), asked).filter(|duties| duties.dial == address)
+        let requests = purpose.requests();
+        let Some(duties) = duties_of(effect.spent().obligations(), asked, requests.map(|(scheme, _)| scheme))
+            .filter(|duties| duties.dial == address)
         else {
             return Err(unkept(effect, &asked.to_string()));
         };
-        let dialled = SocketAddr::new(duties.dial, port);
-        let fault = match tokio::time::timeout(limits::DIAL_TIME, TcpStream::connect(dialled)).await {
-            Ok(Ok(stream)) => {
-                // Without it, small pieces of a stream wait for an acknowledgement. A socket that refuses still works.
-                let _ = stream.set_nodelay(true);
-                return Ok(Reached {
-                    stream,
-                    effect,
-                    match_server_name: duties.match_server_name,
-                });
+        let (scheme, many) = requests.unwrap_or((Scheme::Http, false));
+        let to = Destination {
+            scheme,
+            host: host.clone(),
+            port,
+            address: duties.dial,
+            pins: duties.pins,
+            many,
+        };
+        match purpose.open(self, &to).await {
+            Ok(way) => Ok(Reached {
+                way,
+                effect,
+                to,
+                bounds: duties.bounds,
+                match_server_name: duties.match_server_name,
+            }),
+            Err(UpstreamFault { code, why }) => {
+                let id = effect.spent().decision();
+                effect.settle(false, why.as_str());
+                let refused = Refused::new(Refusal { id, code }, asked.to_string());
+                // What the server showed is no secret of this machine's; the address that was dialled may be.
+                Err(match code {
+                    Code::UpstreamUntrusted => refused.because(&why),
+                    _ => refused,
+                })
             }
-            Ok(Err(fault)) => fault.to_string(),
-            Err(_) => format!("no connection within {} s", limits::DIAL_TIME.as_secs()),
-        };
-        let refusal = Refusal {
-            id: effect.spent().decision(),
-            code: Code::UpstreamUnreachable,
-        };
-        effect.settle(false, format!("{dialled}: {fault}"));
-        Err(Refused::new(refusal, asked.to_string()))
+        }
+    }
+
+    /// A connection that is made for a request.
+    pub(crate) async fn fresh(&self, to: &Destination) -> Result<Link, UpstreamFault> {
+        let stream = connect(to).await?;
+        self.links.make(&self.upstream, to, stream).await
     }
 }
 
@@ -161,11 +264,13 @@ fn may_try_another(code: Code) -> bool {
 }
 
 /// Sorts the obligations; none when one of them is not for this gate to keep. Without an obligation about the address
-/// the one that was asked about is dialled.
-fn duties_of(obligations: &[Obligation], asked: &Request) -> Option<Duties> {
+/// the one that was asked about is dialled. `scheme` is that of a request; a tunnel has none.
+fn duties_of(obligations: &[Obligation], asked: &Request, scheme: Option<Scheme>) -> Option<Duties> {
     let mut duties = Duties {
         dial: asked.address()?,
         match_server_name: false,
+        bounds: Bounds::default(),
+        pins: Vec::new(),
     };
     for obligation in obligations {
         match obligation {
@@ -173,6 +278,10 @@ fn duties_of(obligations: &[Obligation], asked: &Request) -> Option<Duties> {
             Obligation::MatchServerName if asked.verb == Verb::Tunnel => duties.match_server_name = true,
             // Kept in the forward path.
             Obligation::Inject { .. } if matches!(asked.verb, Verb::Http(_)) => {}
+            Obligation::RequestBody { .. } | Obligation::Answer { .. } if scheme.is_some() => {
+                duties.bounds.add(obligation);
+            }
+            Obligation::PinKey { sha256 } if scheme == Some(Scheme::Https) => duties.pins.push(sha256.clone()),
             Obligation::MatchServerName
             | Obligation::Inject { .. }
             | Obligation::RequestBody { .. }

@@ -6,29 +6,27 @@
 //! anew, so that nothing in a head or a body is read as another request by the server.
 //! See: RFC 9110 section 7.6 (what a proxy passes on), RFC 9112 sections 3.2 and 6.3.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
 use bailiwick_gate::Refusal;
-use bailiwick_model::{Code, Host, Method, Request, Resource, Scheme, Verb};
+use bailiwick_model::{Argument, Code, Host, Method, Request, Resource, Verb, argument};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body as _, Bytes, Frame, Incoming, SizeHint};
-use hyper::client::conn::http1::SendRequest;
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::upgrade::OnUpgrade;
-use hyper::{Response, StatusCode, Uri};
+use hyper::{Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
 use crate::bodies::{Broken, Sent};
 use crate::caller::Caller;
 use crate::channel::Effect;
-use crate::dial::{Gate, Reached};
+use crate::dial::{Asked, Gate, Reached};
+use crate::exchange::{Download, Passing, Tally, Upload};
+use crate::heads;
 use crate::last::OWN_HOST;
-use crate::limits;
+use crate::links::{After, Destination, Link, Unsent};
 use crate::refusal::Refused;
 use crate::road::Road;
 use crate::secrets::{Expected, Stopped};
@@ -42,36 +40,6 @@ pub(crate) type Body = BoxBody<Bytes, Broken>;
 /// A body that is there already.
 pub(crate) fn whole(text: impl Into<Bytes>) -> Body {
     Full::new(text.into()).map_err(|never| match never {}).boxed()
-}
-
-/// Takes out what is meant for the next machine only (RFC 9110, section 7.6.1), and all that is said to a proxy.
-fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let mut named: Vec<HeaderName> = Vec::new();
-    for line in headers.get_all(header::CONNECTION) {
-        let words = line.to_str().unwrap_or_default().split(',');
-        named.extend(words.filter_map(|word| HeaderName::from_bytes(word.trim().as_bytes()).ok()));
-    }
-    let proxy = headers.keys().filter(|name| name.as_str().starts_with("proxy-"));
-    named.extend(proxy.cloned());
-    named.extend([
-        header::CONNECTION,
-        HeaderName::from_static("keep-alive"),
-        header::TE,
-        header::TRAILER,
-        header::TRANSFER_ENCODING,
-        header::UPGRADE,
-        HeaderName::from_static("http2-settings"),
-    ]);
-    for name in named {
-        headers.remove(name);
-    }
-}
-
-/// True for a request to go on as a web socket: the only change of protocol that is passed on.
-fn wants_web_socket(request: &hyper::Request<Incoming>) -> bool {
-    let upgrade = request.headers().get(header::UPGRADE);
-    request.method() == hyper::Method::GET
-        && upgrade.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 impl Gate {
@@ -97,7 +65,7 @@ impl Gate {
         seat: Seat,
     ) -> Result<Response<Body>, Refused> {
         let written = format!("{} {}", request.method(), request.uri());
-        let url = match road.url_of(request.uri(), request.headers()) {
+        let url = match road.url_of(request.version(), request.uri(), request.headers()) {
             Ok(url) => url,
             Err((code, why)) => return Err(self.channel.refuse(code, &written, &why).await),
         };
@@ -113,26 +81,44 @@ impl Gate {
             let why = "the path cannot be sent on";
             return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await);
         };
-        let web_socket = wants_web_socket(&request);
+        let web_socket = heads::wants_web_socket(&request);
         let look = match self.secrets.look(&url, request.headers()) {
             Ok(look) => look,
             Err(why) => return Err(self.channel.refuse(Code::StandInMisused, &written, &why).await),
         };
         let asked = Request::new(self.channel.task(), Verb::Http(method), Resource::Url(url.clone()));
-        let asked = look.told(asked);
+        let asked = match describe(asked, request.headers()) {
+            Ok(asked) => look.told(asked),
+            Err(why) => return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await),
+        };
+        let many = request.version() == Version::HTTP_2 && !web_socket;
+        let wanted = Asked {
+            scheme: url.scheme,
+            many,
+        };
         let reached = match road {
             Road::Proxy | Road::Straight { .. } | Road::Address { .. } => {
-                self.reach(&url.host, url.port, &asked, caller).await?
+                self.reach(&url.host, url.port, &asked, caller, wanted).await?
             }
-            Road::Loopback { port } => self.reach_loopback(*port, &asked, caller).await?,
+            // The loopback of the machine, under the one form of its address, then under its IPv6 form.
+            Road::Loopback { port } => {
+                let localhost = Host::Name("localhost".into());
+                self.reach(&localhost, *port, &asked, caller, wanted).await?
+            }
         };
-        let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
         let client = web_socket.then(|| (hyper::upgrade::on(&mut request), seat));
         let (mut head, body) = request.into_parts();
-        strip_hop_by_hop(&mut head.headers);
-        head.headers.remove(header::HOST);
+        if let Some(why) = reached.bounds.against(&head.headers, &body) {
+            let id = reached.effect.spent().decision();
+            reached.effect.settle(false, why.as_str());
+            let code = Code::LimitReached;
+            return Err(Refused::new(Refusal { id, code }, asked.to_string()).because(&why));
+        }
+        let open_ended = !body.is_end_stream() && !head.headers.contains_key(header::CONTENT_LENGTH);
+        let chunked = head.headers.contains_key(header::TRANSFER_ENCODING) || open_ended;
+        heads::for_server(&mut head.headers);
         head.uri = target;
-        head.version = hyper::Version::HTTP_11;
+        head.version = Version::HTTP_11;
         head.extensions.clear();
         if let Ok(host) = HeaderValue::from_str(&url.host_header()) {
             head.headers.insert(header::HOST, host);
@@ -143,10 +129,7 @@ impl Gate {
                 .insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         if web_socket {
-            head.headers
-                .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-            head.headers
-                .insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+            heads::ask_for_web_socket(&mut head.headers);
         }
         let put_in = self
             .secrets
@@ -160,57 +143,45 @@ impl Gate {
         self.send(request, reached, client, &asked, expected).await
     }
 
-    /// The loopback of the machine, under the one form of its address, then under its IPv6 form.
-    async fn reach_loopback(&self, port: u16, asked: &Request, caller: &Caller) -> Result<Reached, Refused> {
-        let localhost = Host::Name("localhost".into());
-        self.reach(&localhost, port, asked, caller).await
-    }
-
-    /// Sends a request over a connection made for it, and passes the answer on as it comes.
+    /// Sends a request over the connection that was reached, and passes the answer on as it comes.
     async fn send(
         self: &Arc<Self>,
         request: hyper::Request<Sent>,
-        reached: Reached,
+        reached: Reached<Link>,
         client: Option<(OnUpgrade, Seat)>,
         asked: &Request,
         expected: Expected,
     ) -> Result<Response<Body>, Refused> {
-        let meter = Meter::new();
-        let Reached { stream, mut effect, .. } = reached;
-        let server = Metered::new(stream, Arc::clone(&meter));
-        let secured = match &asked.resource {
-            Resource::Url(url) if url.scheme == Scheme::Https => Some(&url.host),
-            _ => None,
-        };
-        let made = match secured {
-            None => link(server, Arc::clone(&meter)).await,
-            Some(host) => match self.upstream.connect(host, server).await {
-                Ok(server) => link(server, Arc::clone(&meter)).await,
-                Err(UpstreamFault { code, why }) => {
-                    let id = effect.spent().decision();
-                    effect.settle(false, why.as_str());
-                    return Err(Refused::new(Refusal { id, code }, asked.to_string()).because(&why));
-                }
-            },
-        };
-        let mut sender = match made {
-            Ok(sender) => sender,
-            Err(fault) => return Err(broken(effect, asked, &fault)),
-        };
+        let Reached {
+            way: link,
+            to,
+            mut effect,
+            bounds,
+            ..
+        } = reached;
+        let tally = Arc::<Tally>::default();
+        let request = request.map(|body| Upload::new(body, &bounds, Arc::clone(&tally)).boxed());
+        let deadline = bounds.deadline();
         effect.begin();
-        let response = match sender.send_request(request).await {
-            Ok(response) => response,
+        let sent = self.sent(request, link, &to, deadline).await;
+        let (response, after) = match sent {
+            Ok(sent) => sent,
             Err(_) if expected.was_misused() => return Err(self.stop(Stopped::misused(), effect, asked, true).await),
-            Err(fault) => return Err(broken(effect, asked, &fault)),
+            Err(NoAnswer::Unreached(UpstreamFault { code, why })) => {
+                let id = effect.spent().decision();
+                effect.settle(false, why.as_str());
+                return Err(Refused::new(Refusal { id, code }, asked.to_string()));
+            }
+            Err(NoAnswer::Late) => return Err(past(effect, asked, "no answer in the time that it may take")),
+            Err(NoAnswer::Broken(_)) if tally.is_over() => {
+                return Err(past(effect, asked, "the body is longer than it may be"));
+            }
+            Err(NoAnswer::Broken(fault)) => return Err(broken(effect, asked, &fault)),
         };
         let status = response.status();
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            let as_asked = response
-                .headers()
-                .get(header::UPGRADE)
-                .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
-            return match client.filter(|_| as_asked) {
-                Some((client, seat)) => Ok(switch(response, client, seat, effect, meter)),
+            return match client.filter(|_| heads::is_web_socket(response.headers())) {
+                Some((client, seat)) => Ok(switch(response, client, seat, effect)),
                 None => {
                     effect.settle(true, "the server changed the protocol unasked");
                     let why = "the server changed the protocol unasked";
@@ -222,22 +193,56 @@ impl Gate {
             };
         }
         let (mut head, body) = response.into_parts();
-        strip_hop_by_hop(&mut head.headers);
-        head.version = hyper::Version::HTTP_11;
+        heads::for_client(&mut head.headers);
+        head.version = Version::HTTP_11;
         head.extensions.clear();
+        if let Some(why) = bounds.against_answer(&body) {
+            return Err(past(effect, asked, &why));
+        }
         let misuse = expected.misuse();
-        let body = Streamed {
-            body,
-            effect: Some(effect),
-            meter,
-            status,
-            end: "broken off by the client",
+        let passing = Passing {
+            bounds: &bounds,
+            deadline,
+            tally,
             misuse,
         };
+        let body = Download::new(status, body, effect, after, passing);
         match self.secrets.receive(&mut head, body, expected).await {
             Ok(body) => Ok(Response::from_parts(head, body)),
             // The body has settled the effect.
             Err(Stopped { code, why }) => Err(self.channel.refuse(code, &asked.to_string(), &why).await),
+        }
+    }
+
+    /// Sends a request; once more, over a connection made for it, where a kept one turns out to be closed and nothing was
+    /// sent.
+    async fn sent(
+        &self,
+        request: hyper::Request<Sent>,
+        link: Link,
+        to: &Destination,
+        deadline: Option<Instant>,
+    ) -> Result<(Response<Incoming>, After), NoAnswer> {
+        let twice = async {
+            let used = link.used;
+            match link.send(&self.links, to, request).await {
+                Ok(sent) => Ok(sent),
+                Err(Unsent {
+                    request: Some(request), ..
+                }) if used => {
+                    let link = self.fresh(to).await.map_err(NoAnswer::Unreached)?;
+                    let again = link.send(&self.links, to, *request).await;
+                    again.map_err(|unsent| NoAnswer::Broken(unsent.fault))
+                }
+                Err(Unsent { fault, .. }) => Err(NoAnswer::Broken(fault)),
+            }
+        };
+        match deadline {
+            None => twice.await,
+            Some(deadline) => match tokio::time::timeout_at(deadline, twice).await {
+                Ok(sent) => sent,
+                Err(_) => Err(NoAnswer::Late),
+            },
         }
     }
 
@@ -249,43 +254,62 @@ impl Gate {
     }
 }
 
-/// Speaks HTTP/1.1 over a stream to a server, until that ends or nothing has gone through it for too long.
-async fn link<S>(server: S, meter: Arc<Meter>) -> hyper::Result<SendRequest<Sent>>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let mut builder = hyper::client::conn::http1::Builder::new();
-    builder
-        .max_buf_size(limits::BUFFER_BYTES)
-        .max_headers(limits::HEAD_LINES)
-        .max_header_size(limits::HEAD_BYTES);
-    let (sender, connection) = builder.handshake(TokioIo::new(server)).await?;
-    tokio::spawn(async move {
-        tokio::select! {
-            // What went wrong is told to whoever reads the answer.
-            _ = connection.with_upgrades() => {}
-            () = meter.idle() => {}
+/// Why a request that was allowed has no answer.
+enum NoAnswer {
+    /// The kept connection was closed, and no other came about.
+    Unreached(UpstreamFault),
+    /// It did not come in the time that it may take.
+    Late,
+    /// The server, or the request's body, broke off.
+    Broken(hyper::Error),
+}
+
+/// What rules may ask about a request besides its URL.
+fn describe(mut asked: Request, headers: &HeaderMap) -> Result<Request, &'static str> {
+    let only = |name: &HeaderName| {
+        let mut lines = headers.get_all(name).iter();
+        match (lines.next(), lines.next()) {
+            (None, _) => Ok(None),
+            (Some(line), None) => line.to_str().map(Some).map_err(|_| "a line of the head is not text"),
+            (Some(_), Some(_)) => Err("a line of the head that says one thing stands twice"),
         }
-    });
-    Ok(sender)
+    };
+    if let Some(line) = only(&header::CONTENT_TYPE)? {
+        let name = argument::CONTENT_TYPE.to_owned();
+        asked.arguments.insert(name, Argument::Text(line.to_owned()));
+    }
+    // With a transfer coding, what is said about the length does not count (RFC 9112, section 6.3).
+    if !headers.contains_key(header::TRANSFER_ENCODING)
+        && let Some(line) = only(&header::CONTENT_LENGTH)?
+    {
+        let length = line.parse().map_err(|_| "the length of the body is no number")?;
+        let name = argument::CONTENT_LENGTH.to_owned();
+        asked.arguments.insert(name, Argument::Whole(length));
+    }
+    Ok(asked)
+}
+
+/// Refuses, or gives up, what passes a bound of its permit.
+fn past(effect: Effect, asked: &Request, why: &str) -> Refused {
+    let refusal = Refusal {
+        id: effect.spent().decision(),
+        code: Code::LimitReached,
+    };
+    effect.settle(true, why);
+    Refused::new(refusal, asked.to_string()).because(why)
 }
 
 /// Goes on as a web socket, passed on unread.
-fn switch(
-    mut response: Response<Incoming>,
-    client: OnUpgrade,
-    seat: Seat,
-    effect: Effect,
-    meter: Arc<Meter>,
-) -> Response<Body> {
+fn switch(mut response: Response<Incoming>, client: OnUpgrade, seat: Seat, effect: Effect) -> Response<Body> {
     let server = hyper::upgrade::on(&mut response);
     let mut headers = response.headers().clone();
-    strip_hop_by_hop(&mut headers);
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    heads::for_client(&mut headers);
+    heads::ask_for_web_socket(&mut headers);
     tokio::spawn(async move {
+        let meter = Meter::new();
         if let (Ok(client), Ok(server)) = (client.await, server.await) {
-            let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+            let mut client = TokioIo::new(client);
+            let mut server = Metered::new(TokioIo::new(server), Arc::clone(&meter));
             tokio::select! {
                 // Both ends know how it ended; what counts here is how much went through.
                 _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
@@ -309,58 +333,4 @@ fn broken(effect: Effect, asked: &Request, fault: &hyper::Error) -> Refused {
     };
     effect.settle(true, format!("no answer: {fault}"));
     Refused::new(refusal, asked.to_string())
-}
-
-/// An answer's body on its way through; settles the effect when it ends, however it ends.
-struct Streamed {
-    body: Incoming,
-    effect: Option<Effect>,
-    meter: Arc<Meter>,
-    status: StatusCode,
-    end: &'static str,
-    /// Whether a stand-in in the request's body ended it, after the answer had begun.
-    misuse: Arc<AtomicBool>,
-}
-
-impl hyper::body::Body for Streamed {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if let (Poll::Ready(Some(Ok(frame))), Some(effect)) = (&polled, &mut self.effect) {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            effect.received(u64::try_from(bytes).unwrap_or(u64::MAX));
-        }
-        match &polled {
-            Poll::Ready(None) => self.end = "whole",
-            Poll::Ready(Some(Err(_))) => self.end = "broken off by the server",
-            Poll::Ready(Some(Ok(_))) if self.body.is_end_stream() => self.end = "whole",
-            Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for Streamed {
-    fn drop(&mut self) {
-        if self.body.is_end_stream() {
-            self.end = "whole";
-        }
-        if let Some(effect) = self.effect.take() {
-            let mut note = format!("status {}, {}, {}", self.status.as_u16(), self.meter, self.end);
-            if self.misuse.load(Ordering::Relaxed) {
-                note.push_str(", ended by a stand-in in the body");
-            }
-            effect.settle(true, note);
-        }
-    }
 }

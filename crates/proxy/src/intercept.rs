@@ -24,9 +24,11 @@ use crate::caller::Caller;
 use crate::dial::Gate;
 use crate::greeting::{self, names_host};
 use crate::limits;
+use crate::prompt::Prompt;
 use crate::road::Road;
 use crate::serve::Seat;
 use crate::tunnel::of_greeting;
+use crate::upstream::HTTP_2;
 
 /// A stream of which some bytes have been read already.
 pub(crate) struct Begun<S> {
@@ -137,10 +139,10 @@ impl Gate {
         self: Arc<Self>,
         host: Host,
         port: u16,
-        parts: Parts<TokioIo<TcpStream>>,
+        parts: Parts<TokioIo<Prompt<TcpStream>>>,
         seat: Seat,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let client = parts.io.into_inner();
+        let client = parts.io.into_inner().into_inner();
         let caller = Caller::at(&client);
         Box::pin(async move {
             self.serve_opened(host, port, client, &parts.read_buf, caller, seat)
@@ -196,12 +198,17 @@ impl Gate {
         let accepting = TlsAcceptor::from(serving).accept(Begun::new(greeting.bytes, stream));
         match tokio::time::timeout(limits::HANDSHAKE_TIME, accepting).await {
             Ok(Ok(client)) => {
+                let many = client.get_ref().1.alpn_protocol() == Some(HTTP_2);
                 let road = Road::Straight {
                     scheme: Scheme::Https,
                     host,
                     port,
                 };
-                self.serve_requests(road, client, caller, seat).await;
+                if many {
+                    self.serve_many(road, client, caller, seat).await;
+                } else {
+                    self.serve_requests(road, client, caller, seat).await;
+                }
             }
             Ok(Err(fault)) => {
                 let (code, why) = of_handshake(&fault);

@@ -13,6 +13,7 @@
 //! See: RFC 9110, 9112 (HTTP), RFC 6066 section 3 (server name), RFC 1035 (DNS); `docs/design/network.md`.
 
 mod bodies;
+mod busy;
 mod caller;
 mod certificates;
 mod channel;
@@ -20,14 +21,18 @@ mod config;
 mod dial;
 mod dns;
 mod door;
+mod exchange;
 mod forward;
 mod greeting;
+mod heads;
 mod inject;
 mod intercept;
 mod jar;
 mod last;
 pub mod limits;
+mod links;
 mod names;
+mod prompt;
 mod publish;
 mod refusal;
 mod road;

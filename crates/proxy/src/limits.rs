@@ -97,3 +97,45 @@ pub const SESSIONS: usize = 64;
 
 /// How long a TLS handshake may take, with a client after its greeting or with a server.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// How long a connection to a server waits for its next request where the server does not say. Many close after five seconds.
+pub const LINK_TIME: Duration = Duration::from_secs(4);
+
+/// The longest that one waits where the server does say.
+pub const LINK_TIME_SAID: Duration = Duration::from_secs(30);
+
+/// How long a connection of HTTP/2 to a server waits, which says when it closes.
+pub const LINK_TIME_MANY: Duration = Duration::from_secs(60);
+
+/// How often waiting connections are looked at.
+pub const TIDY_TIME: Duration = Duration::from_secs(1);
+
+/// Most connections to servers that wait.
+pub const LINKS_KEPT: usize = 256;
+
+/// Most of them to one and the same server.
+pub const LINKS_KEPT_ALIKE: usize = 64;
+
+/// Most requests under way on one connection of HTTP/2.
+pub const STREAMS: usize = 100;
+
+/// Most requests under way on all connections of HTTP/2 from clients.
+pub const EXCHANGES: usize = 1024;
+
+/// What may be on its way to the gate on one stream of HTTP/2, in bytes.
+pub const STREAM_WINDOW: u32 = 512 * 1024;
+
+/// What may be on its way to the gate on one connection of HTTP/2, in bytes.
+pub const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// What the gate holds of one stream of HTTP/2 that it sends, in bytes.
+pub const STREAM_BUFFER: usize = 64 * 1024;
+
+/// Largest head on HTTP/2, in bytes as RFC 9113 counts them.
+pub const HEADER_LIST: u32 = 64 * 1024;
+
+/// Most streams of HTTP/2 that were reset and are remembered.
+pub const RESETS: usize = 20;
+
+/// How often a client of HTTP/2 is asked whether it is still there, and how long it may take to say so.
+pub const PULSE: Duration = Duration::from_secs(30);

@@ -8,8 +8,8 @@
 use std::net::IpAddr;
 
 use bailiwick_model::{Code, Host, HttpUrl, Scheme};
-use hyper::Uri;
 use hyper::header::{self, HeaderMap};
+use hyper::{Uri, Version};
 
 /// By which road a request came in, which says for whom it can be meant.
 #[derive(Debug, Clone)]
@@ -48,9 +48,9 @@ fn flaw(code: Code, why: impl Into<String>) -> Flaw {
 
 impl Road {
     /// The one URL that a request is for.
-    pub(crate) fn url_of(&self, uri: &Uri, headers: &HeaderMap) -> Result<HttpUrl, Flaw> {
+    pub(crate) fn url_of(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<HttpUrl, Flaw> {
         if let Self::Address { address, port } = self {
-            return Self::named(*address, *port, headers)?.url_of(uri, headers);
+            return Self::named(*address, *port, headers)?.url_of(version, uri, headers);
         }
         let url = match (self, uri.scheme_str()) {
             (Self::Proxy, None) => {
@@ -80,6 +80,8 @@ impl Road {
         match (named.next(), named.next(), self) {
             (Some(_), Some(_), _) => return Err(flaw(Code::MalformedRequest, "there are two Host lines")),
             (None, _, Self::Proxy) => {}
+            // On HTTP/2 the authority says it (RFC 9113, section 8.3.1).
+            (None, _, _) if version == Version::HTTP_2 && uri.authority().is_some() => {}
             (None, _, Self::Straight { .. } | Self::Address { .. } | Self::Loopback { .. }) => {
                 return Err(flaw(Code::MalformedRequest, "there is no Host line"));
             }

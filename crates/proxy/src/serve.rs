@@ -8,18 +8,21 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bailiwick_model::{Code, Host, Scheme};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::busy::{Busy, Held};
 use crate::caller::Caller;
 use crate::certificates::{CertificateFault, Issuer};
 use crate::channel::{Channel, ChannelFault};
@@ -29,6 +32,7 @@ use crate::door::{Came, Door};
 use crate::forward::{Body, whole};
 use crate::limits;
 use crate::names::{Names, Resolve};
+use crate::prompt::Prompt;
 use crate::publish::{Pairs, join_all};
 use crate::road::Road;
 use crate::secrets::Secrets;
@@ -99,8 +103,11 @@ async fn serve_all<R: Resolve>(
         opened: config.opened,
         issuer: config.authority.as_ref().map(Issuer::new).transpose()?,
         upstream: Upstream::new(config.roots),
+        links: Arc::default(),
+        exchanges: Semaphore::new(limits::EXCHANGES),
         secrets: Secrets::of(config.secrets),
     });
+    tokio::spawn(Arc::clone(&gate.links).tidy());
     for (service, socket) in config.sockets.into_iter().zip(sockets) {
         if service == Service::Strays {
             let socket = datagram(socket).map_err(GateFault::Start)?;
@@ -207,6 +214,7 @@ impl Gate {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let caller = Arc::new(caller);
+        let reads = Arc::clone(&caller);
         let road = Arc::new(road);
         let gate = Arc::clone(&self);
         let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -230,7 +238,7 @@ impl Gate {
             .timer(TokioTimer::new())
             .header_read_timeout(limits::HEAD_TIME);
         let served = builder
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(Prompt::new(stream, reads)), service)
             .with_upgrades()
             .await;
         // hyper has answered already; what could not be read as a request is put on record.
@@ -241,6 +249,72 @@ impl Gate {
                 .refuse(Code::MalformedRequest, "an HTTP request", &fault.to_string())
                 .await;
         }
+    }
+
+    /// Serves the requests on one connection of HTTP/2, which was opened.
+    pub(crate) async fn serve_many<S>(self: Arc<Self>, road: Road, stream: S, caller: Caller, seat: Seat)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let caller = Arc::new(caller);
+        let road = Arc::new(road);
+        let (gate, busy) = (Arc::clone(&self), Arc::new(Busy::default()));
+        let under_way = Arc::clone(&busy);
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let (gate, road) = (Arc::clone(&gate), Arc::clone(&road));
+            let (caller, seat) = (Arc::clone(&caller), Arc::clone(&seat));
+            let place = under_way.begin();
+            async move {
+                let response = gate.answer_one_of_many(&road, &caller, request, seat).await;
+                let response = response.map(|body| Held::new(body, place).boxed());
+                Ok::<Response<Body>, Infallible>(response)
+            }
+        });
+        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(u32::try_from(limits::STREAMS).unwrap_or(u32::MAX))
+            .initial_stream_window_size(limits::STREAM_WINDOW)
+            .initial_connection_window_size(limits::CONNECTION_WINDOW)
+            .max_send_buf_size(limits::STREAM_BUFFER)
+            .max_header_list_size(limits::HEADER_LIST)
+            .max_pending_accept_reset_streams(limits::RESETS)
+            .max_local_error_reset_streams(limits::RESETS)
+            .keep_alive_interval(limits::PULSE)
+            .keep_alive_timeout(limits::PULSE);
+        let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            ended = served.as_mut() => ended,
+            () = busy.idle() => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        if let Err(fault) = ended
+            && let Some(why) = of_http_2(&fault)
+        {
+            self.channel
+                .refuse(Code::MalformedRequest, "an HTTP/2 connection", &why)
+                .await;
+        }
+    }
+
+    async fn answer_one_of_many(
+        self: &Arc<Self>,
+        road: &Road,
+        caller: &Caller,
+        request: hyper::Request<Incoming>,
+        seat: Seat,
+    ) -> Response<Body> {
+        // Never closed.
+        let _place = self.exchanges.acquire().await;
+        if request.method() == Method::CONNECT {
+            let written = format!("CONNECT {}", request.uri());
+            let why = "neither tunnels nor web sockets go over HTTP/2";
+            let refused = self.channel.refuse(Code::MalformedRequest, &written, why).await;
+            return refused.response();
+        }
+        self.answer(road, caller, request, seat).await
     }
 
     /// Answers CONNECT: asks, dials, and then joins the two ends once the client has said whom it greets.
@@ -277,7 +351,7 @@ impl Gate {
             tokio::spawn(async move {
                 let Ok(upgraded) = upgrade.await else { return };
                 // Through the proxy it is a socket.
-                if let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() {
+                if let Ok(parts) = upgraded.downcast::<TokioIo<Prompt<TcpStream>>>() {
                     gate.serve_opened_tunnel(host, port, parts, seat).await;
                 }
             });
@@ -290,9 +364,9 @@ impl Gate {
         tokio::spawn(async move {
             // A client that went away drops the effect, which says so.
             if let Ok(upgraded) = upgrade.await {
-                match upgraded.downcast::<TokioIo<TcpStream>>() {
+                match upgraded.downcast::<TokioIo<Prompt<TcpStream>>>() {
                     Ok(parts) => {
-                        let client = parts.io.into_inner();
+                        let client = parts.io.into_inner().into_inner();
                         gate.join(client, &parts.read_buf, &host, port, reached).await;
                     }
                     Err(upgraded) => gate.join(TokioIo::new(upgraded), &[], &host, port, reached).await,
@@ -322,6 +396,23 @@ impl Gate {
             }
         }
     }
+}
+
+/// What is put on record of a connection of HTTP/2 that was ended for what the client did; none for one that just ended.
+fn of_http_2(fault: &hyper::Error) -> Option<String> {
+    let mut cause = std::error::Error::source(fault);
+    while let Some(inner) = cause {
+        if let Some(inner) = inner.downcast_ref::<std::io::Error>() {
+            // It has gone away, or what it speaks over has.
+            let _ = inner;
+            return None;
+        }
+        cause = inner.source();
+    }
+    (!fault.is_closed() && !fault.is_incomplete_message() && !fault.is_canceled()).then(|| {
+        let cause = std::error::Error::source(fault);
+        cause.map_or_else(|| fault.to_string(), |cause| format!("{fault}: {cause}"))
+    })
 }
 
 /// Breaks a connection off, so that the client takes it for refused and not for over.

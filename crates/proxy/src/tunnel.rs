@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use bailiwick_model::{Code, Host, Request, Resource, Verb};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::caller::Caller;
-use crate::dial::{Gate, Reached};
+use crate::dial::{Gate, Passed, Reached};
 use crate::greeting::{self, GreetingFault};
 use crate::limits;
 use crate::refusal::Refused;
@@ -134,13 +135,13 @@ pub(crate) fn of_greeting(fault: GreetingFault) -> (Code, String) {
 }
 
 /// Passes on what comes from either end, until one has ended or both are silent.
-async fn pass<S>(client: &mut S, first: &[u8], mut reached: Reached)
+async fn pass<S>(client: &mut S, first: &[u8], mut reached: Reached<TcpStream>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     reached.effect.begin();
     let meter = Meter::new();
-    let mut server = Metered::new(reached.stream, Arc::clone(&meter));
+    let mut server = Metered::new(reached.way, Arc::clone(&meter));
     let passed = async {
         server.write_all(first).await?;
         copy_bidirectional_with_sizes(client, &mut server, limits::TUNNEL_BUFFER, limits::TUNNEL_BUFFER).await
@@ -163,14 +164,19 @@ impl Gate {
     }
 
     /// Asks for a tunnel and opens it; nothing has been sent yet.
-    pub(crate) async fn open_tunnel(&self, host: &Host, port: u16, caller: &Caller) -> Result<Reached, Refused> {
+    pub(crate) async fn open_tunnel(
+        &self,
+        host: &Host,
+        port: u16,
+        caller: &Caller,
+    ) -> Result<Reached<TcpStream>, Refused> {
         let request = self.tunnel_request(host, port);
-        self.reach(host, port, &request, caller).await
+        self.reach(host, port, &request, caller, Passed).await
     }
 
     /// Joins a client to an open tunnel, from the greeting to the end. `early` are bytes of the client's that have been
     /// read already.
-    pub(crate) async fn join<S>(&self, mut client: S, early: &[u8], host: &Host, port: u16, reached: Reached)
+    pub(crate) async fn join<S>(&self, mut client: S, early: &[u8], host: &Host, port: u16, reached: Reached<TcpStream>)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {

@@ -9,16 +9,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bailiwick_model::{Code, Host};
+use bailiwick_model::{Code, Digest, Host};
+use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, DnsName, ServerName};
+use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, RootCertStore};
+use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::limits;
+use crate::links::Destination;
 
 /// Files and folders in which machines keep the roots that they believe. A confined gate must be able to read them.
 pub const ROOTS: [&str; 10] = [
@@ -45,11 +49,25 @@ pub const BUNDLES: [&str; 7] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// The names of protocols in a TLS greeting (RFC 7301).
+pub(crate) const HTTP_1: &[u8] = b"http/1.1";
+pub(crate) const HTTP_2: &[u8] = b"h2";
+
 /// Why TLS with a server did not come about.
 #[derive(Debug)]
 pub(crate) struct UpstreamFault {
     pub(crate) code: Code,
     pub(crate) why: String,
+}
+
+impl UpstreamFault {
+    /// The server could not be spoken to.
+    pub(crate) fn unreachable(why: String) -> Self {
+        Self {
+            code: Code::UpstreamUnreachable,
+            why,
+        }
+    }
 }
 
 /// TLS to servers.
@@ -79,39 +97,57 @@ impl Upstream {
                 .with_safe_default_protocol_versions()
                 .map_err(|fault| broken(fault.to_string()))?;
             let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            config.resumption = Resumption::in_memory_sessions(limits::SESSIONS);
             Ok(Arc::new(config))
         };
         self.config.get_or_try_init(read).await
     }
 
-    /// Speaks TLS with a server, as a client that wants `host` and no other.
-    pub(crate) async fn connect<S>(&self, host: &Host, stream: S) -> Result<TlsStream<S>, UpstreamFault>
+    /// Speaks TLS with a server, as a client that wants the destination's host and no other. True where the server chose
+    /// HTTP/2.
+    pub(crate) async fn connect<S>(&self, to: &Destination, stream: S) -> Result<(TlsStream<S>, bool), UpstreamFault>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = Arc::clone(self.config().await?);
-        let unreachable = |why: String| UpstreamFault {
-            code: Code::UpstreamUnreachable,
-            why,
-        };
-        let name = match host {
+        let connector = TlsConnector::from(Arc::clone(self.config().await?));
+        let name = match &to.host {
             Host::Address(address) => ServerName::IpAddress((*address).into()),
             Host::Name(name) => {
                 let name = DnsName::try_from(name.clone());
-                ServerName::DnsName(name.map_err(|fault| unreachable(fault.to_string()))?)
+                ServerName::DnsName(name.map_err(|fault| UpstreamFault::unreachable(fault.to_string()))?)
             }
         };
-        let greeted = TlsConnector::from(config).connect(name, stream);
-        match tokio::time::timeout(limits::HANDSHAKE_TIME, greeted).await {
-            Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(fault)) => Err(of_handshake(&fault)),
-            Err(_) => Err(unreachable(format!(
-                "no TLS within {} s",
-                limits::HANDSHAKE_TIME.as_secs()
-            ))),
+        let protocols: &[&[u8]] = if to.many { &[HTTP_2, HTTP_1] } else { &[HTTP_1] };
+        let protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        let greeted = connector.with_alpn(protocols).connect(name, stream);
+        let stream = match tokio::time::timeout(limits::HANDSHAKE_TIME, greeted).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(fault)) => return Err(of_handshake(&fault)),
+            Err(_) => {
+                let seconds = limits::HANDSHAKE_TIME.as_secs();
+                return Err(UpstreamFault::unreachable(format!("no TLS within {seconds} s")));
+            }
+        };
+        let session = stream.get_ref().1;
+        if !to.pins.is_empty() && !has_pins(session.peer_certificates(), &to.pins) {
+            return Err(UpstreamFault {
+                code: Code::UpstreamUntrusted,
+                why: "the server has another public key than the rule names".into(),
+            });
         }
+        let many = session.alpn_protocol() == Some(HTTP_2);
+        Ok((stream, many))
     }
+}
+
+/// True when the public key of the server's own certificate is in each set.
+fn has_pins(chain: Option<&[CertificateDer<'_>]>, pins: &[Vec<Digest>]) -> bool {
+    let own = chain.and_then(|chain| chain.first());
+    let Some(Ok(own)) = own.map(ParsedCertificate::try_from) else {
+        return false;
+    };
+    let key = Digest(Sha256::digest(own.subject_public_key_info().as_ref()).into());
+    pins.iter().all(|set| set.contains(&key))
 }
 
 /// A certificate that is not believed is another matter than a server that speaks no TLS.

@@ -7,6 +7,10 @@ mod hostile;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
+mod kept;
+#[cfg(test)]
+mod many;
+#[cfg(test)]
 mod speed;
 #[cfg(test)]
 mod streams;

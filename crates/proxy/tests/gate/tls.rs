@@ -12,19 +12,24 @@ use crate::world::{Say, Seen, World, read_head, tunnel};
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
-/// A client that believes one root, on a stream that is ready for its greeting.
-fn client(stream: TcpStream, believed: &str, name: &str) -> Tls {
+/// What a client is set up with that believes one root.
+pub fn believing(believed: &str) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(believed.as_bytes()).unwrap())
         .unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_no_client_auth()
+}
+
+/// A client that believes one root, on a stream that is ready for its greeting.
+fn client(stream: TcpStream, believed: &str, name: &str) -> Tls {
     let name = ServerName::try_from(name.to_owned()).unwrap();
-    StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
+    let config = Arc::new(believing(believed));
+    StreamOwned::new(ClientConnection::new(config, name).unwrap(), stream)
 }
 
 /// What comes until the other end closes, or breaks off.
@@ -44,7 +49,7 @@ fn exchange(world: &World, host: &str, port: u16, text: &str) -> String {
     rest(&mut stream)
 }
 
-fn get(world: &World, host: &str, port: u16, path: &str) -> String {
+pub fn get(world: &World, host: &str, port: u16, path: &str) -> String {
     let text = format!("GET {path} HTTP/1.1\r\nhost: HOST\r\nconnection: close\r\n\r\n");
     exchange(world, host, port, &text)
 }
