@@ -1,6 +1,8 @@
 //! The network gate against a mediator that answers by a closure, with real sockets on the loopback.
 
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod dns;
 #[cfg(test)]
 mod hostile;

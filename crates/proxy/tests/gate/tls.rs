@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::world::{Say, Seen, World, read_head, tunnel};
 
-type Tls = StreamOwned<ClientConnection, TcpStream>;
+pub type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 /// What a client is set up with that believes one root.
 pub fn believing(believed: &str) -> ClientConfig {
@@ -26,7 +26,7 @@ pub fn believing(believed: &str) -> ClientConfig {
 }
 
 /// A client that believes one root, on a stream that is ready for its greeting.
-fn client(stream: TcpStream, believed: &str, name: &str) -> Tls {
+pub fn client(stream: TcpStream, believed: &str, name: &str) -> Tls {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let config = Arc::new(believing(believed));
     StreamOwned::new(ClientConnection::new(config, name).unwrap(), stream)
