@@ -67,7 +67,7 @@ fn a_connection_serves_the_next_request_to_the_same_host_and_to_no_other() {
     assert_eq!(ask(&world, &requests), ["200", "200", "200"]);
     assert_eq!(count.load(Ordering::SeqCst), 1);
     // Also for another client of this task.
-    assert_eq!(ask(&world, &[one.clone()]), ["200"]);
+    assert_eq!(ask(&world, std::slice::from_ref(&one)), ["200"]);
     assert_eq!(count.load(Ordering::SeqCst), 1);
     // The same address and port under another name.
     assert_eq!(
