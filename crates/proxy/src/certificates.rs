@@ -122,12 +122,12 @@ impl Authority {
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
+}
 
-    /// Its certificate, as DER.
-    pub fn der(&self) -> Vec<u8> {
-        let der = CertificateDer::from_pem_slice(self.certificate.as_bytes());
-        der.map(|der| der.to_vec()).unwrap_or_default()
-    }
+/// A certificate in PEM, as DER; nothing of what is none.
+pub fn der_of(certificate: &str) -> Vec<u8> {
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes());
+    der.map(|der| der.to_vec()).unwrap_or_default()
 }
 
 /// Twenty random bytes at most, the first of them positive (RFC 5280, section 4.1.2.2).

@@ -26,6 +26,7 @@ use crate::dial::{Asked, Gate, Reached};
 use crate::exchange::{Download, Passing, Tally, Upload};
 use crate::heads;
 use crate::last::OWN_HOST;
+use crate::limits;
 use crate::links::{After, Destination, Link, Unsent};
 use crate::refusal::Refused;
 use crate::road::Road;
@@ -51,9 +52,20 @@ impl Gate {
         request: hyper::Request<Incoming>,
         seat: Seat,
     ) -> Response<Body> {
-        match self.forward(road, caller, request, seat).await {
+        let (head, body) = request.into_parts();
+        // Who waits to be told to go on has not begun its body, and is not to.
+        let waits = head.headers.contains_key(header::EXPECT);
+        let request = hyper::Request::from_parts(head, ());
+        let mut body = Some(body);
+        match self.forward(road, caller, request, &mut body, seat).await {
             Ok(response) => response,
-            Err(refused) => refused.response(),
+            Err(refused) => {
+                // Some clients take an answer that comes before their body was read for a fault.
+                if let Some(body) = body.filter(|_| !waits) {
+                    read_away(body).await;
+                }
+                refused.response()
+            }
         }
     }
 
@@ -61,7 +73,8 @@ impl Gate {
         self: &Arc<Self>,
         road: &Road,
         caller: &Caller,
-        mut request: hyper::Request<Incoming>,
+        mut request: hyper::Request<()>,
+        body: &mut Option<Incoming>,
         seat: Seat,
     ) -> Result<Response<Body>, Refused> {
         let written = format!("{} {}", request.method(), request.uri());
@@ -107,13 +120,19 @@ impl Gate {
             }
         };
         let client = web_socket.then(|| (hyper::upgrade::on(&mut request), seat));
-        let (mut head, body) = request.into_parts();
-        if let Some(why) = reached.bounds.against(&head.headers, &body) {
+        let (mut head, ()) = request.into_parts();
+        let against = body
+            .as_ref()
+            .and_then(|body| reached.bounds.against(&head.headers, body));
+        if let Some(why) = against {
             let id = reached.effect.spent().decision();
             reached.effect.settle(false, why.as_str());
             let code = Code::LimitReached;
             return Err(Refused::new(Refusal { id, code }, asked.to_string()).because(&why));
         }
+        let Some(body) = body.take() else {
+            return Err(Refused::unavailable(asked.to_string()));
+        };
         let open_ended = !body.is_end_stream() && !head.headers.contains_key(header::CONTENT_LENGTH);
         let chunked = head.headers.contains_key(header::TRANSFER_ENCODING) || open_ended;
         heads::for_server(&mut head.headers);
@@ -252,6 +271,20 @@ impl Gate {
         effect.settle(done, why.as_str());
         self.channel.refuse(code, &asked.to_string(), &why).await
     }
+}
+
+/// Reads what is left of a body that goes nowhere, as far as it is short and comes soon.
+async fn read_away(mut body: Incoming) {
+    let reading = async {
+        let mut left = limits::READ_AWAY;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(limits::READ_AWAY_TIME, reading).await;
 }
 
 /// Why a request that was allowed has no answer.

@@ -3,7 +3,6 @@
 //! Promises: P5 (what one machine says to the next ends here). Trust: request heads are the agent's, those of answers the
 //! server's. See: RFC 9110 section 7.6.1, RFC 9113 section 8.2, RFC 7838.
 
-use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// Takes out what is meant for the next machine only, and all that is said to a proxy.
@@ -60,7 +59,7 @@ pub(crate) fn for_client(headers: &mut HeaderMap) {
 }
 
 /// True for a request to go on as a web socket: the only change of protocol that is passed on.
-pub(crate) fn wants_web_socket(request: &hyper::Request<Incoming>) -> bool {
+pub(crate) fn wants_web_socket<B>(request: &hyper::Request<B>) -> bool {
     request.method() == hyper::Method::GET && is_web_socket(request.headers())
 }
 

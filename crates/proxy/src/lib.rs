@@ -47,7 +47,7 @@ mod tunnel;
 mod upstream;
 mod watched;
 
-pub use certificates::{Authority, CertificateFault};
+pub use certificates::{Authority, CertificateFault, der_of};
 pub use config::{Config, Service};
 pub use last::OWN_HOST;
 pub use names::{Resolve, SystemResolver};

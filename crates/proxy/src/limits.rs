@@ -139,3 +139,9 @@ pub const RESETS: usize = 20;
 
 /// How often a client of HTTP/2 is asked whether it is still there, and how long it may take to say so.
 pub const PULSE: Duration = Duration::from_secs(30);
+
+/// How much of the body of a refused request is read before the refusal is sent, in bytes.
+pub const READ_AWAY: usize = 256 * 1024;
+
+/// How long that may take.
+pub const READ_AWAY_TIME: Duration = Duration::from_millis(500);

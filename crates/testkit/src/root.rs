@@ -29,7 +29,17 @@ impl Root {
     pub fn new() -> Self {
         let key = KeyPair::generate().expect("a key can be made");
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "tests' own root");
+        // Programs that look issuers up by name must not take one root for another.
+        let own: String = key
+            .public_key_raw()
+            .iter()
+            .skip(1)
+            .take(4)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, format!("tests' own root {own}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let pem = params.self_signed(&key).expect("a root signs itself").pem();

@@ -127,16 +127,29 @@ impl Believed {
         Ok(self.contents.len().saturating_sub(1))
     }
 
-    /// Shows the authority in the key stores that Java believes.
+    /// Shows the authority, and what the person believes besides the machine, in the key stores that Java believes.
     fn add_key_stores(&mut self, authority: &Authority, environment: &[(String, String)]) -> Result<(), String> {
         let mut found: Vec<PathBuf> = KEY_STORES.iter().map(PathBuf::from).collect();
         let installed = std::fs::read_dir(JAVA).into_iter().flatten().flatten();
         found.extend(installed.map(|java| java.path().join(OWN_KEY_STORE)));
         let home = environment.iter().find(|(name, _)| name == "JAVA_HOME");
         found.extend(home.map(|(_, home)| Path::new(home).join(OWN_KEY_STORE)));
+        let own = certificates(&self.roots);
+        let own = own.iter().enumerate().map(|(number, certificate)| {
+            let name = format!("bailiwick root {number}");
+            (name, bailiwick_proxy::der_of(certificate))
+        });
+        let authority = (
+            authority.name().to_owned(),
+            bailiwick_proxy::der_of(authority.certificate()),
+        );
+        let more: Vec<(String, Vec<u8>)> = std::iter::once(authority)
+            .chain(own)
+            .filter(|(_, der)| !der.is_empty())
+            .collect();
         for path in real(&found) {
             let store = bytes_of(&path).map_err(|e| e.to_string());
-            match store.and_then(|store| key_store::with(&store, authority.name(), &authority.der())) {
+            match store.and_then(|store| key_store::with(&store, &more)) {
                 Ok(store) => {
                     let content = self.add(&store)?;
                     self.show(&path, content);

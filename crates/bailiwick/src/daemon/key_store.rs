@@ -1,4 +1,4 @@
-//! Java's key stores: one certificate more.
+//! Java's key stores: certificates more.
 //!
 //! A store of the kind JKS is a count, that many entries, and a digest over both and a password. The password of the stores that
 //! come with Java and with systems is known to all; a store with another one is the person's own, and is left alone.
@@ -27,8 +27,8 @@ fn digest(body: &[u8]) -> [u8; DIGEST] {
     hash.finalize().into()
 }
 
-/// The store with a certificate (DER) more, under this name.
-pub fn with(store: &[u8], alias: &str, certificate: &[u8]) -> Result<Vec<u8>, String> {
+/// The store with these certificates (DER) more, each under its name.
+pub fn with(store: &[u8], more: &[(String, Vec<u8>)]) -> Result<Vec<u8>, String> {
     let end = store.len().saturating_sub(DIGEST);
     let (body, sum) = store.split_at_checked(end).unwrap_or_default();
     let (head, entries) = body
@@ -44,23 +44,28 @@ pub fn with(store: &[u8], alias: &str, certificate: &[u8]) -> Result<Vec<u8>, St
     if sum != digest(body) {
         return Err("it has a password of its own".into());
     }
-    let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(|_| "a certificate is too long".to_owned());
-    let name = u16::try_from(alias.len()).map_err(|_| "a name is too long".to_owned())?;
-    let count = number(8).and_then(|count| count.checked_add(1)).ok_or("it is full")?;
-    let mut all = Vec::with_capacity(store.len().saturating_add(certificate.len()).saturating_add(128));
+    let count = u32::try_from(more.len())
+        .ok()
+        .and_then(|more| number(8)?.checked_add(more));
+    let count = count.ok_or("it is full")?;
+    let mut all = Vec::with_capacity(store.len().saturating_mul(2));
     all.extend(MAGIC);
     all.extend(VERSION.to_be_bytes());
     all.extend(count.to_be_bytes());
     all.extend(entries);
-    all.extend(CERTIFICATE.to_be_bytes());
-    all.extend(name.to_be_bytes());
-    all.extend(alias.as_bytes());
-    // When it was made, in milliseconds: nobody looks.
-    all.extend(0u64.to_be_bytes());
-    all.extend(5u16.to_be_bytes());
-    all.extend(b"X.509");
-    all.extend(length(certificate)?.to_be_bytes());
-    all.extend(certificate);
+    for (alias, certificate) in more {
+        let name = u16::try_from(alias.len()).map_err(|_| "a name is too long")?;
+        let length = u32::try_from(certificate.len()).map_err(|_| "a certificate is too long")?;
+        all.extend(CERTIFICATE.to_be_bytes());
+        all.extend(name.to_be_bytes());
+        all.extend(alias.as_bytes());
+        // When it was made, in milliseconds: nobody looks.
+        all.extend(0u64.to_be_bytes());
+        all.extend(5u16.to_be_bytes());
+        all.extend(b"X.509");
+        all.extend(length.to_be_bytes());
+        all.extend(certificate);
+    }
     let sum = digest(&all);
     all.extend(sum);
     Ok(all)
@@ -77,8 +82,11 @@ mod tests {
 
     #[test]
     fn a_store_gains_one_certificate_and_stays_whole() {
-        let one = with(&empty(), "first", b"der").unwrap();
-        let two = with(&one, "second", b"more").unwrap();
+        let more = |name: &str, bytes: &[u8]| (name.to_owned(), bytes.to_vec());
+        let one = with(&empty(), &[more("first", b"der")]).unwrap();
+        let two = with(&one, &[more("second", b"more")]).unwrap();
+        let both = [more("first", b"der"), more("second", b"more")];
+        assert_eq!(with(&empty(), &both).unwrap(), two);
         assert_eq!(two[8..12], 2u32.to_be_bytes());
         assert!(two.windows(5).any(|part| part == b"first") && two.windows(6).any(|part| part == b"second"));
         for bad in [
@@ -87,10 +95,10 @@ mod tests {
             &empty()[1..],
             b"0\x82\x01\x02 is PKCS #12",
         ] {
-            assert!(with(bad, "x", b"der").unwrap_err().contains("JKS"));
+            assert!(with(bad, &[]).unwrap_err().contains("JKS"));
         }
         let mut foreign = empty();
         foreign[31] ^= 1;
-        assert!(with(&foreign, "x", b"der").unwrap_err().contains("password"));
+        assert!(with(&foreign, &[]).unwrap_err().contains("password"));
     }
 }

@@ -15,6 +15,8 @@ mod many;
 #[cfg(test)]
 mod speed;
 #[cfg(test)]
+mod spellings;
+#[cfg(test)]
 mod streams;
 #[cfg(test)]
 mod tls;

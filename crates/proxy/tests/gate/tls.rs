@@ -1,6 +1,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bailiwick_model::{Code, Request, Verb};
 use bailiwick_testkit::{Answer, Origin, Root};
@@ -146,7 +147,7 @@ fn p5_programs_that_know_no_proxy_are_served_the_same() {
 }
 
 #[test]
-fn p5_c032_one_name_from_connect_greeting_and_host_line() {
+fn c034_one_name_from_connect_greeting_and_host_line() {
     let root = Root::new();
     let origin = origin(&root, "api.test");
     let port = origin.port();
@@ -266,4 +267,179 @@ fn p1_bytes_that_are_no_tls_go_nowhere() {
     drop(tunnel(&world, &format!("api.test:{port}")));
     std::thread::sleep(std::time::Duration::from_millis(100));
     assert_eq!(world.seen(), []);
+}
+
+/// The spellings by which a path rule was dodged elsewhere.
+pub const SPELLINGS: [&str; 8] = [
+    "/public/../admin",
+    "/public/%2e%2e/admin",
+    "/public/..;x/admin",
+    "/public/..%2fadmin",
+    "//admin",
+    "/public/%252e%252e/admin",
+    "/admin",
+    "/public/..\\admin",
+];
+
+#[test]
+fn c032_every_request_inside_tls_is_judged_by_the_path_that_is_sent() {
+    let root = Root::new();
+    let origin = origin(&root, "data.test");
+    let port = origin.port();
+    let opened = [format!("data.test:{port}")];
+    let world = World::opening(&opened, &root, only(format!("https://data.test:{port}/public/")));
+    for path in SPELLINGS {
+        let said = get(&world, "data.test", port, path);
+        assert!(said.starts_with("HTTP/1.1 40"), "{path}: {said}");
+    }
+    // As the second request on a kept-open connection, too.
+    let both = "GET /public/a HTTP/1.1\r\nhost: HOST\r\n\r\nPOST /public/x HTTP/1.1\r\nhost: HOST\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let said = exchange(&world, "data.test", port, both);
+    assert!(
+        said.contains("/public/a reached") && said.contains("403 Forbidden"),
+        "{said}"
+    );
+    let heard: Vec<String> = origin.requests().into_iter().map(|heard| heard.target).collect();
+    assert_eq!(heard, ["/public/a"]);
+}
+
+#[test]
+fn c034_a_greeting_without_a_name_is_refused_for_a_name() {
+    let root = Root::new();
+    let origin = origin(&root, "api.test");
+    let port = origin.port();
+    let world = World::opening(&[format!("api.test:{port}")], &root, |_| Say::Allow);
+    let (_, mut stream) = tunnel(&world, &format!("api.test:{port}"));
+    stream.write_all(&crate::world::client_hello(None)).unwrap();
+    let mut alert = Vec::new();
+    let _ = stream.read_to_end(&mut alert);
+    assert_eq!(alert, [21, 3, 3, 0, 2, 2, 112]);
+    world.wait_for("the refusal", |seen| {
+        matches!(seen, Seen::Refused(Code::NameMismatch, _))
+    });
+    assert!(origin.requests().is_empty() && world.asked().is_empty());
+    // To an address, a greeting without one is right, and the certificate names the address.
+    let here = Origin::over_tls(&root, &["127.0.0.1"], |_| Answer::text(200, "reached"));
+    let port = here.port();
+    let world = World::opening(&[format!("127.0.0.1:{port}")], &root, |_| Say::Allow);
+    let said = get(&world, "127.0.0.1", port, "/x");
+    assert!(said.ends_with("reached"), "{said}");
+}
+
+#[test]
+fn c076_event_streams_and_web_sockets_pass_through_opened_connections() {
+    let root = Root::new();
+    let pieces: Vec<(Duration, Vec<u8>)> = (0..5)
+        .map(|number| (Duration::from_millis(250), format!("data: {number}\n\n").into_bytes()))
+        .collect();
+    let events = Origin::over_tls(&root, &["api.test"], move |_| Answer::events(pieces.clone()));
+    let port = events.port();
+    let world = World::opening(&[format!("api.test:{port}")], &root, |_| Say::Allow);
+    let (_, stream) = tunnel(&world, &format!("api.test:{port}"));
+    let mut stream = client(stream, world.believed(), "api.test");
+    let request = format!("GET /events HTTP/1.1\r\nhost: api.test:{port}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut times = Vec::new();
+    let mut buffer = [0u8; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+        times.extend(text.matches("data: ").map(|_| Instant::now()));
+    }
+    assert_eq!(times.len(), 5);
+    let spread = times[4].duration_since(times[0]);
+    assert!(
+        spread > Duration::from_millis(800),
+        "they came as they were sent: {spread:?}"
+    );
+    // A web socket: what goes through after the change of protocol is not looked at.
+    let echo = TlsEcho::start(&root);
+    let world = World::opening(&[format!("api.test:{}", echo.port)], &root, |_| Say::Allow);
+    let (_, stream) = tunnel(&world, &format!("api.test:{}", echo.port));
+    let mut stream = client(stream, world.believed(), "api.test");
+    let request = format!(
+        "GET /ws HTTP/1.1\r\nhost: api.test:{}\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: x\r\n\r\n",
+        echo.port
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    for word in [&b"one"[..], b"two", b"\x81\x05three"] {
+        stream.write_all(word).unwrap();
+        let mut back = vec![0; word.len()];
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(back, word);
+    }
+    drop(stream);
+    world.wait_for(
+        "the settling",
+        |seen| matches!(seen, Seen::Settled(true, note) if note == "web socket, 13 bytes sent, 13 received"),
+    );
+}
+
+/// A server that changes to a web socket and echoes.
+struct TlsEcho {
+    port: u16,
+}
+
+impl TlsEcho {
+    fn start(root: &Root) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let config = root.serving(&["api.test"]);
+        std::thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                let session = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+                let mut stream = StreamOwned::new(session, connection);
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    if stream.read_exact(&mut byte).is_err() {
+                        break;
+                    }
+                    head.push(byte[0]);
+                }
+                let _ = stream.write_all(
+                    b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+                );
+                let mut buffer = [0u8; 4096];
+                while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                    if stream.write_all(&buffer[..count]).is_err() {
+                        break;
+                    }
+                }
+            }
+        });
+        Self { port }
+    }
+}
+
+#[test]
+fn c076_a_large_body_passes_through_an_opened_connection_in_bounded_memory() {
+    const SIZE: usize = 128 * 1024 * 1024;
+    let root = Root::new();
+    let big = Origin::over_tls(&root, &["api.test"], |_| {
+        Answer::whole(200, "application/octet-stream", vec![b'x'; SIZE])
+    });
+    let port = big.port();
+    let world = World::opening(&[format!("api.test:{port}")], &root, |_| Say::Allow);
+    let (_, stream) = tunnel(&world, &format!("api.test:{port}"));
+    let mut stream = client(stream, world.believed(), "api.test");
+    let request = format!("GET /big HTTP/1.1\r\nhost: api.test:{port}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut buffer = vec![0u8; 256 * 1024];
+    let mut all = 0usize;
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        all += count;
+    }
+    assert!(all > SIZE, "{all}");
+    world.wait_for(
+        "the settling",
+        |seen| matches!(seen, Seen::Settled(true, note) if note.contains(&format!("{SIZE} received, whole"))),
+    );
 }
