@@ -12,6 +12,7 @@ use bailiwick_gate::{MAX_SECRET, Random, Redeemed, Redemption, SecretValue, Use,
 use bailiwick_model::{Place, SecretName};
 use bailiwick_policy::{Policy, SecretSource};
 use bailiwick_proxy::{SHORTEST, StandIn};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use zeroize::Zeroizing;
 
 use super::{lock, secret, signature, standin};
@@ -40,7 +41,8 @@ pub struct Prepared {
     pub warnings: Vec<String>,
 }
 
-/// Finds out what a task may have put into its requests. `environment` is the person's.
+/// Finds out what a task may have put into its requests. `environment` is the person's. From the first secret on this
+/// process leaves no core file, and no other program of the person's reads its memory.
 pub fn prepare(policy: &Policy, environment: &[(String, String)], random: &dyn Random) -> Prepared {
     let mut vault = TaskVault {
         held: BTreeMap::new(),
@@ -75,6 +77,13 @@ pub fn prepare(policy: &Policy, environment: &[(String, String)], random: &dyn R
             value: Mutex::new(value.ok()),
         };
         vault.held.insert(name, held);
+    }
+    if !stand_ins.is_empty()
+        && let Err(e) = set_dumpable_behavior(DumpableBehavior::NotDumpable)
+    {
+        warnings.push(format!(
+            "the daemon's memory, where secrets are, can be read by your other programs: {e}"
+        ));
     }
     Prepared {
         vault: Arc::new(vault),

@@ -78,6 +78,11 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
         "who owns a domain is asked where rules are read, and where cookies are kept",
     ),
     (
+        "secret-service",
+        &["bailiwick"],
+        "the person's keyring is asked by the daemon, which is theirs",
+    ),
+    (
         "aws-sigv4",
         &["bailiwick"],
         "signatures are made where the keys are: in the daemon",
