@@ -277,6 +277,8 @@ pub struct Planned {
     pub requests: Vec<String>,
     /// Hosts that can be reached by connections that are passed on unread, and ports of this machine.
     pub network: Vec<String>,
+    /// Secrets that are put into requests: one line each.
+    pub secrets: Vec<String>,
     /// Commands that run outside: one line each.
     pub brokers: Vec<String>,
     /// Ports of the task that are seen outside.

@@ -17,6 +17,7 @@ use crate::document::{Reader, kind};
 use crate::entry::is_variable;
 use crate::policy::Policy;
 use crate::rule::Rule;
+use crate::settings::Settings;
 
 /// The keys of a secret.
 const KEYS: &[&str] = &[
@@ -108,6 +109,25 @@ impl ForRequests {
         self.urls
             .iter()
             .any(|own| own.scheme == url.scheme && own.port == url.port && own.host.covers(&url.host))
+    }
+
+    /// In one line: its name, which requests it goes with, where it stands and where the stand-in is found.
+    pub fn told(&self, name: &str) -> String {
+        let urls: Vec<String> = self.urls.iter().map(ToString::to_string).collect();
+        let stand_in = match self.variables.as_slice() {
+            [] => String::new(),
+            names => format!(", stand-in in {}", names.join(" and ")),
+        };
+        let session = if self.session { ", cookies kept outside" } else { "" };
+        format!("{name} with {} ({}{stand_in}{session})", urls.join(" and "), self.place)
+    }
+
+    /// The first of its requests whose connections are not opened, so that nothing can be put in there.
+    pub fn unopened(&self, settings: &Settings) -> Option<&UrlPattern> {
+        self.urls.iter().find(|pattern| match &pattern.host {
+            HostPattern::Exact(host) => pattern.scheme == Scheme::Https && !settings.opens(host, pattern.port),
+            _ => false,
+        })
     }
 
     /// How narrowly it is written for this request: literal bytes of host, then of path.

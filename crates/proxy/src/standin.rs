@@ -377,6 +377,27 @@ mod tests {
         assert!(found.own_login);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn p9_no_head_hides_a_whole_stand_in(
+            before in "[ -~]{0,20}",
+            after in "[ -~]{0,20}",
+            name in "x-[a-z]{1,8}",
+            coded in proptest::prelude::any::<bool>(),
+        ) {
+            let text = format!("{before}{A}{after}");
+            let value = if coded { format!("Basic {}", STANDARD.encode(&text)) } else { text };
+            proptest::prop_assert!(look("https://b.test/", &[(name.as_str(), value.trim())]).is_err());
+        }
+
+        #[test]
+        fn p4_any_head_is_looked_through(path in "/[!-~]{0,60}", value in "[ -~]{0,60}") {
+            if HttpUrl::parse(&format!("https://a.test{path}")).is_ok() {
+                let _ = look(&format!("https://a.test{path}"), &[("authorization", value.trim()), ("cookie", value.trim())]);
+            }
+        }
+    }
+
     #[test]
     fn a_login_of_its_own_is_seen() {
         for (url, lines, own) in [

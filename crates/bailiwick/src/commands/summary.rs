@@ -155,6 +155,12 @@ pub fn planned(planned: &Planned) -> String {
             }
         }
     }
+    if !planned.secrets.is_empty() {
+        may(
+            &mut out,
+            &some("use, without seeing them, the secrets", &planned.secrets),
+        );
+    }
     if !planned.brokers.is_empty() {
         may(
             &mut out,

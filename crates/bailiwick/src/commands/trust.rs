@@ -69,6 +69,9 @@ pub fn run(args: &TrustArgs) -> Done {
     }
     for (name, secret) in &policy.settings().secrets {
         tellln!("  secret {} from {}", visible(name), visible(&secret.from.to_string()));
+        if let Some(requests) = &secret.requests {
+            tellln!("        put into requests: {}", visible(&requests.told(name)));
+        }
     }
     tellln!("any change to it takes the trust away");
     Ok(ExitCode::SUCCESS)

@@ -109,6 +109,11 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
         settings: Vec::new(),
         requests,
         network,
+        secrets: policy
+            .secrets_for_requests()
+            .iter()
+            .map(|(name, _, requests)| requests.told(name.as_str()))
+            .collect(),
         brokers: settings.brokers.iter().map(|broker| told_of(policy, broker)).collect(),
         publish: Vec::new(),
         devices: Vec::new(),

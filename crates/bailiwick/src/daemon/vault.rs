@@ -62,6 +62,12 @@ pub fn prepare(policy: &Policy, environment: &[(String, String)], random: &dyn R
                 standin::make(None, requests.shape.as_deref(), random)
             }
         };
+        if let Some(pattern) = requests.unopened(policy.settings()) {
+            warnings.push(format!(
+                "secret:{name} is for {pattern}, and no rule lets that be requested (through a tunnel nothing is put in): \
+                 add `allow = [\"GET {pattern}\"]` under [network]"
+            ));
+        }
         for variable in &requests.variables {
             variables.push((variable.clone(), text.clone()));
         }
