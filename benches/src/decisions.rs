@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use bailiwick_gate::{Clock, Ledger, LedgerFault, Mediator as _, Outcome, Pending, Random, Receipt, Settlement};
+use bailiwick_gate::{
+    Clock, Ledger, LedgerFault, Mediator as _, Outcome, Passed, Pending, Random, Receipt, Settlement,
+};
 use bailiwick_mediator::{Mediator, Purpose, Snapshot, TaskSpec, decide};
 use bailiwick_model::{
     AbsPath, Anchors, ContextId, Durability, HttpUrl, Method, Millis, Record, Request, Resource, TaskId, Verb, Verdict,
@@ -137,6 +139,7 @@ fn measure_with(policy: &Arc<Policy>, rules: usize, rounds: usize) -> Result<(Ve
             nonce: permit.terms().nonce,
             done: true,
             note: String::new(),
+            passed: Passed::default(),
         };
         mediator.settle(&settlement).map_err(|refusal| refusal.to_string())?;
     }

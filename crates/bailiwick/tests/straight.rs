@@ -228,3 +228,95 @@ print(socket.socket(socket.AF_UNIX).connect_ex('later.sock'))\"";
         assert!(!log.contains("1.1.1.1"), "nothing was sent there: {log}");
     }
 }
+
+/// An SSH server of this machine's, with a key of its own, which nobody can sign in to.
+struct SshServer {
+    child: std::process::Child,
+    port: u16,
+    /// As `ssh-keygen -l` prints it.
+    fingerprint: String,
+    folder: tempfile::TempDir,
+}
+
+impl SshServer {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        let run = |program: &str, arguments: &[&str]| {
+            let done = std::process::Command::new(program).args(arguments).output();
+            String::from_utf8(
+                done.unwrap_or_else(|e| panic!("{program}: {e}: run ./scripts/test"))
+                    .stdout,
+            )
+            .unwrap()
+        };
+        let path = key.to_str().unwrap();
+        run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", path]);
+        let told = run("ssh-keygen", &["-l", "-f", path]);
+        let fingerprint = told.split(' ').nth(1).unwrap().to_owned();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        std::fs::write(
+            folder.path().join("config"),
+            format!("ListenAddress 127.0.0.1\nPort {port}\nHostKey {path}\nUsePAM no\nPidFile none\n"),
+        )
+        .unwrap();
+        // As root it wants a folder that is nobody else's.
+        let _ = std::fs::create_dir("/run/sshd");
+        let child = std::process::Command::new("/usr/sbin/sshd")
+            .args(["-D", "-e", "-f"])
+            .arg(folder.path().join("config"))
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap_or_else(|e| panic!("sshd: {e}: run ./scripts/test"));
+        let begun = std::time::Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(10), "sshd listens");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        Self {
+            child,
+            port,
+            fingerprint,
+            folder,
+        }
+    }
+}
+
+impl Drop for SshServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn p5_an_ssh_server_is_known_by_its_key() {
+    let server = SshServer::start();
+    let port = server.port;
+    let public = std::fs::read_to_string(server.folder.path().join("key.pub")).unwrap();
+    let key = public.split(' ').nth(1).unwrap();
+    let another = "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    for kit in kits() {
+        let scan = |host: &str| format!("ssh-keyscan -T 9 -t ed25519 -p {port} {host} 2>&1");
+        assert!(kit.shell_outside(&scan("127.0.0.1")).stdout.contains(key));
+        let mut shown = Vec::new();
+        for (name, pin) in [("own.test", server.fingerprint.as_str()), ("other.test", another)] {
+            kit.write(
+                "bailiwick.toml",
+                &format!(
+                    "extends = [\"coding\"]\n[network]\ntunnel = [{{ rule = \"{name}:{port}\", pin = [\"{pin}\"] }}]\n\
+                     [network.hosts]\n\"{name}\" = \"127.0.0.1\"\n"
+                ),
+            );
+            kit.run(&["trust"]).ok();
+            shown.push(kit.shell(&scan(name)).stdout.contains(key));
+        }
+        assert_eq!(
+            shown,
+            [true, false],
+            "its key comes through where the rule names it, and nothing else does"
+        );
+        let log = kit.run(&["log", "show"]).ok().stdout;
+        assert!(log.contains("another key than the rule names"), "{log}");
+    }
+}

@@ -182,12 +182,12 @@ impl Reader<'_> {
                 }
             }
         }
-        let Written { limits, first } = entry.written;
-        if let Some((key, at)) = first
-            && let Some((message, hint)) = limits::misplaced(effect, &act, &limits, &key)
+        if let Some((key, at)) = &entry.written.first
+            && let Some((message, hint)) = limits::misplaced(effect, &act, &entry.written, key)
         {
-            return self.error(at, &message, Some(hint));
+            return self.error(at.clone(), &message, Some(hint));
         }
+        let Written { limits, .. } = entry.written;
         if act.verb == VerbPattern::One(Verb::Broker)
             && effect != Verdict::Deny
             && self.layer == Layer::Context

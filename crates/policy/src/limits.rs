@@ -3,9 +3,11 @@
 //! Promises: P4 (what cannot be read, or could not hold where it stands, is an error), P13 (a limit on what is passed on unread
 //! is refused, since nobody would see that it holds).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bailiwick_model::{Act, Digest, Limits, Parameter, Rate, ResourcePattern, Scheme, Verdict, media_type};
+use bailiwick_model::{ANY_PORT, Act, Digest, Limits, Parameter, Rate, ResourcePattern, Scheme, Verdict, media_type};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use toml_edit::{Item, TableLike};
 
 use crate::diagnostic::Span;
@@ -23,6 +25,17 @@ const MOST_OFTEN: u32 = 10_000;
 pub(crate) struct Written {
     pub limits: Limits,
     pub first: Option<(String, Option<Span>)>,
+    /// In which ways keys were written.
+    forms: BTreeSet<KeyForm>,
+}
+
+/// How the digest of a server's key is written, which says what speaks there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum KeyForm {
+    /// `sha256/…`: of a certificate's key.
+    Tls,
+    /// `SHA256:…`, as ssh-keygen(1) prints it.
+    Ssh,
 }
 
 impl Reader<'_> {
@@ -37,9 +50,13 @@ impl Reader<'_> {
             "pin" => {
                 for (text, span) in self.texts_of(item, "pin") {
                     match key_of(&text) {
-                        Some(digest) => limits.keys.push(digest),
+                        Some((form, digest)) => {
+                            limits.keys.push(digest);
+                            into.forms.insert(form);
+                        }
                         None => {
-                            let hint = "write `sha256/` and the 44 characters of the key's digest in base64";
+                            let hint = "write `sha256/` and the 44 characters of the key's digest in base64; of an SSH server \
+                                        `SHA256:` and 43, as `ssh-keygen -l` prints it";
                             self.error(span, &format!("`{text}` is not the digest of a key"), Some(hint.into()));
                         }
                     }
@@ -212,7 +229,8 @@ impl Reader<'_> {
 }
 
 /// Why limits cannot hold for a rule, and what would be right.
-pub(crate) fn misplaced(effect: Verdict, act: &Act, limits: &Limits, key: &str) -> Option<(String, String)> {
+pub(crate) fn misplaced(effect: Verdict, act: &Act, written: &Written, key: &str) -> Option<(String, String)> {
+    let Written { limits, forms, .. } = written;
     if effect == Verdict::Deny {
         let message = format!("`{act}` is denied: `{key}` would limit what is not allowed");
         return Some((
@@ -220,6 +238,14 @@ pub(crate) fn misplaced(effect: Verdict, act: &Act, limits: &Limits, key: &str) 
             "a deny holds for all that its act covers: take the key out".into(),
         ));
     }
+    let only_keys = || {
+        let keys = limits.keys.clone();
+        *limits
+            == Limits {
+                keys,
+                ..Limits::default()
+            }
+    };
     match &act.resource {
         ResourcePattern::Url(url) if url.scheme == Scheme::Http && !limits.keys.is_empty() => Some((
             format!("`{act}` goes to a server that shows no key"),
@@ -228,7 +254,21 @@ pub(crate) fn misplaced(effect: Verdict, act: &Act, limits: &Limits, key: &str) 
         ResourcePattern::Repository(_) if limits.query.is_some() => {
             Some((format!("`{act}` has no query of its own"), "take `query` out".into()))
         }
+        ResourcePattern::Url(_) | ResourcePattern::Repository(_) if forms.contains(&KeyForm::Ssh) => Some((
+            format!("`{act}` goes to no SSH server"),
+            "write the key of the server's certificate, `sha256/…`".into(),
+        )),
         ResourcePattern::Url(_) | ResourcePattern::Repository(_) => None,
+        ResourcePattern::Endpoint { port, .. } if only_keys() && !forms.contains(&KeyForm::Tls) => {
+            // At these a TLS greeting is insisted on.
+            let of_tls = [443, ANY_PORT].contains(port);
+            of_tls.then(|| {
+                (
+                    format!("`{act}` is for TLS, and `{key}` names the key of an SSH server"),
+                    "write the port on which SSH is spoken, as in `host:22`".into(),
+                )
+            })
+        }
         ResourcePattern::Endpoint { .. } => Some((
             format!("`{act}` is passed on unread: nobody would see that `{key}` holds"),
             "open the host instead, with a rule such as `GET https://host/**`".into(),
@@ -240,35 +280,19 @@ pub(crate) fn misplaced(effect: Verdict, act: &Act, limits: &Limits, key: &str) 
     }
 }
 
-/// Reads the digest of a public key: `sha256/` (or `sha256//`, as curl has it) and base64.
-fn key_of(text: &str) -> Option<Digest> {
-    let base64 = text.strip_prefix("sha256/")?;
-    let base64 = base64
-        .strip_prefix('/')
-        .filter(|rest| rest.len() == 44)
-        .unwrap_or(base64);
-    let digits = base64.strip_suffix('=')?;
-    let value = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let (mut bits, mut held, mut out) = (0u32, 0u32, Vec::with_capacity(33));
-    for byte in digits.bytes() {
-        bits = bits << 6 | u32::from(value(byte)?);
-        held = held.saturating_add(6);
-        if held >= 8 {
-            held = held.saturating_sub(8);
-            out.push(u8::try_from(bits >> held & 0xff).ok()?);
+/// Reads the digest of a public key: `sha256/` (or `sha256//`, as curl has it) and base64, or `SHA256:` and base64 without
+/// its padding, as OpenSSH has it.
+fn key_of(text: &str) -> Option<(KeyForm, Digest)> {
+    let (form, digits) = match text.strip_prefix("SHA256:") {
+        Some(digits) => (KeyForm::Ssh, format!("{digits}=")),
+        None => {
+            let digits = text.strip_prefix("sha256/")?;
+            let shorter = digits.strip_prefix('/').filter(|rest| rest.len() == 44);
+            (KeyForm::Tls, shorter.unwrap_or(digits).to_owned())
         }
-        bits &= (1 << held) - 1;
-    }
-    // What is left over is no bit of the digest.
-    let digest = out.try_into().ok().filter(|_| bits == 0)?;
-    Some(Digest(digest))
+    };
+    let digest = BASE64.decode(digits).ok()?.try_into().ok()?;
+    Some((form, Digest(digest)))
 }
 
 /// Reads a rate: a count, a slash, a unit of time.
@@ -296,7 +320,7 @@ mod tests {
 
     #[test]
     fn keys_are_digests_in_base64() {
-        let zero = Digest([0; 32]);
+        let zero = (KeyForm::Tls, Digest([0; 32]));
         assert_eq!(
             key_of("sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
             Some(zero)
@@ -305,10 +329,14 @@ mod tests {
             key_of("sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
             Some(zero)
         );
+        assert_eq!(
+            key_of("SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
+            Some((KeyForm::Ssh, zero.1))
+        );
         // The example of RFC 7469, section 2.1.5: d6qzRu9zOECb90Uez27xWltNsj0e1Md7GkYYkVoZWmM=
         let known = key_of("sha256/d6qzRu9zOECb90Uez27xWltNsj0e1Md7GkYYkVoZWmM=").unwrap();
         assert_eq!(
-            known.to_string(),
+            known.1.to_string(),
             "77aab346ef7338409bf7451ecf6ef15a5b4db23d1ed4c77b1a4618915a195a63"
         );
         for wrong in [
@@ -318,6 +346,8 @@ mod tests {
             "sha256/d6qzRu9zOECb90Uez27xWltNsj0e1Md7GkYYkVoZWmN=",
             "sha256/d6qzRu9zOECb90Uez27xWltNsj0e1Md7GkYYkVoZWmM",
             "sha256/d6qzRu9zOECb90Uez27xWltNsj0e1Md7GkYYkVoZW*M=",
+            "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+            "SHA256:AAAA",
         ] {
             assert_eq!(key_of(wrong), None, "{wrong}");
         }

@@ -54,12 +54,14 @@ impl Rule {
         self.covers(&request.verb, &request.resource) && self.limits().breach(request).is_none()
     }
 
-    /// Limits the rule, where it is about requests: looking a name up has no limits.
+    /// Limits the rule, where it is about requests or tunnels: looking a name up has no limits.
     pub(crate) fn limit(&mut self, limits: &Limits) {
+        let looks_up = self.act.verb == VerbPattern::One(Verb::Resolve);
         if matches!(
             self.act.resource,
-            ResourcePattern::Url(_) | ResourcePattern::Repository(_)
-        ) {
+            ResourcePattern::Url(_) | ResourcePattern::Repository(_) | ResourcePattern::Endpoint { .. }
+        ) && !looks_up
+        {
             self.capability.constraints.limits.clone_from(limits);
         }
     }

@@ -281,7 +281,10 @@ fn duties_of(obligations: &[Obligation], asked: &Request, scheme: Option<Scheme>
             Obligation::RequestBody { .. } | Obligation::Answer { .. } if scheme.is_some() => {
                 duties.bounds.add(obligation);
             }
-            Obligation::PinKey { sha256 } if scheme == Some(Scheme::Https) => duties.pins.push(sha256.clone()),
+            // Of a certificate's key, or of an SSH server's where the connection is passed on.
+            Obligation::PinKey { sha256 } if scheme == Some(Scheme::Https) || asked.verb == Verb::Tunnel => {
+                duties.pins.push(sha256.clone());
+            }
             Obligation::MatchServerName
             | Obligation::Inject { .. }
             | Obligation::RequestBody { .. }

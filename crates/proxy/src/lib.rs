@@ -39,6 +39,7 @@ mod road;
 mod scrub;
 mod secrets;
 mod serve;
+mod ssh;
 mod standin;
 mod straight;
 mod strays;

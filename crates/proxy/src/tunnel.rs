@@ -19,6 +19,7 @@ use crate::dial::{Gate, Passed, Reached};
 use crate::greeting::{self, GreetingFault};
 use crate::limits;
 use crate::refusal::Refused;
+use crate::ssh::Pinned;
 use crate::watched::Watched;
 
 /// What went through a stream so far, and when last.
@@ -134,14 +135,15 @@ pub(crate) fn of_greeting(fault: GreetingFault) -> (Code, String) {
     }
 }
 
-/// Passes on what comes from either end, until one has ended or both are silent.
-async fn pass<S>(client: &mut S, first: &[u8], mut reached: Reached<TcpStream>)
+/// Passes on what comes from either end, until one has ended or both are silent. Why the server was refused, if it was.
+async fn pass<S>(client: &mut S, first: &[u8], mut reached: Reached<TcpStream>) -> Option<&'static str>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     reached.effect.begin();
     let meter = Meter::new();
-    let mut server = Metered::new(reached.way, Arc::clone(&meter));
+    let server = Metered::new(reached.way, Arc::clone(&meter));
+    let mut server = Pinned::new(server, reached.to.pins);
     let passed = async {
         server.write_all(first).await?;
         copy_bidirectional_with_sizes(client, &mut server, limits::TUNNEL_BUFFER, limits::TUNNEL_BUFFER).await
@@ -150,7 +152,10 @@ where
         passed = passed => passed.err().map_or_else(String::new, |fault| format!(", then {fault}")),
         () = meter.idle() => ", then silent for too long".into(),
     };
+    let refused = server.refused();
+    let end = refused.map_or(end, |why| format!(", then {why}"));
     reached.effect.settle(true, format!("{meter}{end}"));
+    refused
 }
 
 impl Gate {
@@ -181,22 +186,27 @@ impl Gate {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let act = self.tunnel_request(host, port).to_string();
-        if reached.match_server_name {
+        let server = if reached.match_server_name {
             match self.compare_greeting(&mut client, early, host).await {
                 Ok(first) => pass(&mut client, &first, reached).await,
                 Err((code, why)) => {
                     reached.effect.settle(false, format!("no byte sent: {why}"));
                     self.channel.refuse(code, &act, &why).await;
+                    None
                 }
             }
         } else if matches!(host, Host::Name(_)) && !host.is_localhost() {
             let mut client = Watched::new(client, early, host.clone());
-            pass(&mut client, &[], reached).await;
+            let server = pass(&mut client, &[], reached).await;
             if let Some(why) = client.refused() {
                 self.channel.refuse(Code::NameMismatch, &act, why).await;
             }
+            server
         } else {
-            pass(&mut client, early, reached).await;
+            pass(&mut client, early, reached).await
+        };
+        if let Some(why) = server {
+            self.channel.refuse(Code::UpstreamUntrusted, &act, why).await;
         }
     }
 

@@ -227,7 +227,31 @@ fn p13_limits_stand_only_where_they_hold() {
         ),
         (
             rule("GET https://a.test/**", "pin = [\"x\"]"),
-            "`x` is not the digest of a key | write `sha256/` and the 44 characters of the key's digest in base64",
+            "`x` is not the digest of a key | write `sha256/` and the 44 characters of the key's digest in base64; of an SSH \
+             server `SHA256:` and 43, as `ssh-keygen -l` prints it",
+        ),
+        (
+            rule(
+                "tunnel a.test:22",
+                "pin = [\"sha256/d6qzRu9zOECb90Uez27xWltNsj0e1Md7GkYYkVoZWmM=\"]",
+            ),
+            "`tunnel a.test:22` is passed on unread: nobody would see that `pin` holds | open the host instead, with a rule \
+             such as `GET https://host/**`",
+        ),
+        (
+            rule(
+                "tunnel a.test",
+                "pin = [\"SHA256:d6qzRu9zOECb90Uez27xWltNsj0e1Md7GkYYkVoZWmM\"]",
+            ),
+            "`tunnel a.test` is for TLS, and `pin` names the key of an SSH server | write the port on which SSH is spoken, as in \
+             `host:22`",
+        ),
+        (
+            rule(
+                "GET https://a.test/**",
+                "pin = [\"SHA256:d6qzRu9zOECb90Uez27xWltNsj0e1Md7GkYYkVoZWmM\"]",
+            ),
+            "`GET https://a.test/**` goes to no SSH server | write the key of the server's certificate, `sha256/…`",
         ),
     ] {
         says_somewhere(&text, want);
