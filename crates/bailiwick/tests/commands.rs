@@ -179,7 +179,7 @@ fn c070_a_rule_that_this_build_cannot_enforce_is_refused_with_a_hint() {
             "tunnel",
         ),
         ("[files]\nask = [\"~/Documents/*.pdf\"]\n", "ask"),
-        ("[secret.x]\nfrom = \"keyring:x\"\n", "keyring"),
+        ("[secret.x]\nfrom = \"keyring:a=\"\n", "keyring"),
         ("[[tool]]\nname = \"x/y\"\n", "tool"),
         ("[tag.pii]\non = [\"read ~/hr/**\"]\n", "tag"),
         ("[oversight]\nhours = \"Mon\"\n", "oversight"),

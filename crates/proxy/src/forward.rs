@@ -97,7 +97,10 @@ impl Gate {
         let web_socket = heads::wants_web_socket(&request);
         let look = match self.secrets.look(&url, request.headers()) {
             Ok(look) => look,
-            Err(why) => return Err(self.channel.refuse(Code::StandInMisused, &written, &why).await),
+            Err(why) => {
+                let act = format!("{} {url}", request.method());
+                return Err(self.channel.refuse(Code::StandInMisused, &act, &why).await);
+            }
         };
         let asked = Request::new(self.channel.task(), Verb::Http(method), Resource::Url(url.clone()));
         let asked = match describe(asked, request.headers()) {
