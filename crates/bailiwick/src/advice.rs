@@ -75,10 +75,14 @@ pub fn answered(answer: Answered) -> &'static str {
 
 /// What a gate refused by itself, as a sentence.
 pub fn by_gate(code: Code, what: &str) -> String {
-    format!(
-        "no: {} ({code})\n  the gate refused it by itself: it was not a request that rules could judge\n",
-        visible(what)
-    )
+    let why = match code {
+        Code::CertificateNotAccepted => {
+            "the connection is opened to judge its requests, and the program does not believe the task's own authority\n  \
+             to change it: name the bundle at `$SSL_CERT_FILE` in the program's settings, or pass the host on unread: `tunnel HOST`"
+        }
+        _ => "the gate refused it by itself: it was not a request that rules could judge",
+    };
+    format!("no: {} ({code})\n  {why}\n", visible(what))
 }
 
 fn cause(reason: &Reason) -> String {

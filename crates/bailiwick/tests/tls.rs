@@ -45,6 +45,9 @@ const JAVA: &str = "import java.net.*; import java.net.http.*; class Get { publi
     var r = HttpClient.newHttpClient().send(HttpRequest.newBuilder(URI.create(a[0])).build(), HttpResponse.BodyHandlers.ofString()); \
     System.out.println(r.statusCode() + \" \" + r.body()); } }";
 
+const GO: &str = "package main\nimport (\"fmt\"; \"io\"; \"net/http\"; \"os\")\nfunc main() { r, e := http.Get(os.Args[1]); \
+    if e != nil { fmt.Println(e); return }; b, _ := io.ReadAll(r.Body); fmt.Println(r.StatusCode, string(b)) }\n";
+
 /// Programs that ask for a URL and print what they get, by a word for each; false where the variables, or the proxy, are
 /// taken from it.
 fn programs() -> Vec<(&'static str, String)> {
@@ -142,6 +145,14 @@ fn c035_what_is_opened_and_what_is_passed_on_are_both_believed() {
             skip("there is no java on this machine");
         }
         let mut programs: Vec<(&str, String)> = programs().into_iter().take(5).collect();
+        if kit.shell_outside("go version").status == 0 {
+            kit.write("get.go", GO);
+            kit.hand_over();
+            kit.shell_outside("go build -o get-go get.go").ok();
+            programs.push(("go", "./get-go".to_owned()));
+        } else {
+            skip("there is no go on this machine");
+        }
         // The library itself, or the copy of it that pip brings.
         let requests = "from pip._vendor import requests";
         if kit.shell(&format!("python3 -c '{requests}'")).status == 0 {
@@ -189,7 +200,13 @@ fn c035_what_is_opened_and_what_is_passed_on_are_both_believed() {
         let pinned = kit.shell(&format!("curl -sS -m 9 --cacert /dev/null https://api.test:{opened}/x"));
         assert_ne!(pinned.status, 0, "{pinned:?}");
         let log = kit.run(&["log", "show", "--denied"]).ok().stdout;
-        assert!(log.contains("certificate-not-accepted"), "{log}");
+        let line = log.lines().find(|line| line.contains("certificate-not-accepted"));
+        let line = line.unwrap_or_else(|| panic!("{log}"));
+        let words = line.split_whitespace().map(|word| word.trim_end_matches(')'));
+        let is_id = |word: &&str| word.len() == 12 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = words.filter(is_id).last();
+        let said = kit.run(&["explain", id.unwrap_or_else(|| panic!("{line}"))]).stdout;
+        assert!(said.contains("tunnel HOST") && said.contains("SSL_CERT_FILE"), "{said}");
     }
 }
 
@@ -236,6 +253,7 @@ fn package_managers_fetch_from_an_opened_registry_and_publish_nothing() {
         }
         // npm.
         if kit.shell_outside("npm --version").status == 0 {
+            kit.write("n/package.json", "{\"name\": \"n\", \"private\": true}");
             kit.write("tiny/package.json", "{\"name\": \"tiny\", \"version\": \"1.0.0\"}");
             kit.hand_over();
             kit.shell_outside("cd tiny && npm pack --silent").ok();
@@ -245,9 +263,8 @@ fn package_managers_fetch_from_an_opened_registry_and_publish_nothing() {
                  \"version\": \"1.0.0\", \"dist\": {{\"tarball\": \"{base}/npm/tiny-1.0.0.tgz\"}}}}}}}}"
             );
             put("npm/tiny", about.into_bytes());
-            let line = format!(
-                "mkdir -p n && cd n && npm install --no-audit --no-fund --registry {base}/npm/ tiny && ls node_modules"
-            );
+            let line =
+                format!("cd n && npm install --no-audit --no-fund --registry {base}/npm/ tiny && ls node_modules");
             let got = kit.shell(&line);
             assert!(got.stdout.contains("tiny"), "{got:?}");
             let published = kit.shell(&format!(

@@ -336,7 +336,15 @@ impl Line {
                     }
                 }
                 say = said.recv(), if self.out.len() < WRITE_AHEAD => match say {
-                    Some(say) => self.say(say)?,
+                    Some(say) => {
+                        self.say(say)?;
+                        // What is said at once is written at once.
+                        while self.out.len() < WRITE_AHEAD
+                            && let Ok(more) = said.try_recv()
+                        {
+                            self.say(more)?;
+                        }
+                    }
                     None => return Ok(()),
                 },
             }

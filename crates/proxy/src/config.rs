@@ -26,12 +26,9 @@ pub struct Config {
     /// The task's own authority, which signs for those hosts. Without it nothing is opened.
     #[serde(default)]
     pub authority: Option<Authority>,
-    /// Roots that the person believes besides the machine's, for servers: PEM. It comes as a descriptor beside the rest.
-    #[serde(skip)]
-    pub roots: String,
-    /// True when it does.
+    /// Roots that the person believes besides the machine's, for servers: PEM.
     #[serde(default)]
-    pub has_roots: bool,
+    pub roots: String,
     /// What stands for secrets, and where those are for.
     #[serde(default)]
     pub secrets: Vec<StandIn>,
@@ -109,8 +106,7 @@ mod tests {
                 except: Vec::new(),
             }],
             authority: Some(Authority::make("x").unwrap()),
-            roots: String::new(),
-            has_roots: true,
+            roots: "-----BEGIN".into(),
             secrets: Vec::new(),
             build: "0.1.0".into(),
         };

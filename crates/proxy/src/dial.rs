@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use bailiwick_gate::Refusal;
-use bailiwick_model::{Code, Digest, Host, Obligation, Opened, Request, Resource, Scheme, Verb};
+use bailiwick_model::{Code, Digest, Host, Obligation, Request, Resource, Scheme, Verb};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
@@ -16,6 +16,7 @@ use crate::caller::Caller;
 use crate::certificates::Issuer;
 use crate::channel::{Channel, Effect};
 use crate::exchange::Bounds;
+use crate::intercept::Openings;
 use crate::limits;
 use crate::links::{Destination, Link, Links};
 use crate::names::Names;
@@ -30,7 +31,7 @@ pub(crate) struct Gate {
     pub(crate) names: Names,
     pub(crate) synthetic: Mutex<Synthetic>,
     /// Hosts whose connections are opened.
-    pub(crate) opened: Vec<Opened>,
+    pub(crate) opened: Openings,
     /// What signs for them; without it none is.
     pub(crate) issuer: Option<Issuer>,
     pub(crate) upstream: Upstream,

@@ -7,12 +7,13 @@
 //! Trust: every byte is the agent's.
 //! Not here: which hosts are opened (rules, by [`Config::opened`](crate::Config::opened)); the requests (`forward`).
 
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bailiwick_model::{ANY_PORT, Code, Host, Scheme};
+use bailiwick_model::{ANY_PORT, Code, Host, HostPattern, Opened, Scheme};
 use hyper::upgrade::Parts;
 use hyper_util::rt::TokioIo;
 use rustls::AlertDescription;
@@ -83,6 +84,39 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
     }
 }
 
+/// Which connections are opened, however many hosts rules name.
+#[derive(Debug, Default)]
+pub(crate) struct Openings {
+    /// Hosts that are named as they are.
+    named: HashMap<Host, Vec<Opened>>,
+    /// Those of patterns.
+    others: Vec<Opened>,
+    ports: BTreeSet<u16>,
+}
+
+impl Openings {
+    pub(crate) fn of(all: Vec<Opened>) -> Self {
+        let mut openings = Self::default();
+        for opened in all {
+            openings.ports.insert(opened.port);
+            match &opened.host {
+                HostPattern::Exact(host) => openings.named.entry(host.clone()).or_default().push(opened),
+                _ => openings.others.push(opened),
+            }
+        }
+        openings
+    }
+
+    fn covers(&self, host: &Host, port: u16) -> bool {
+        let named = self.named.get(host).into_iter().flatten();
+        named.chain(&self.others).any(|opened| opened.covers(host, port))
+    }
+
+    fn has_port(&self, port: u16) -> bool {
+        self.ports.contains(&port) || self.ports.contains(&ANY_PORT)
+    }
+}
+
 /// What is said to a client whose greeting names another host (RFC 6066, section 3): a fatal `unrecognized_name`.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
@@ -121,16 +155,13 @@ fn of_handshake(fault: &io::Error) -> (Code, String) {
 impl Gate {
     /// True when connections to this host and port are opened.
     pub(crate) fn opens(&self, host: &Host, port: u16) -> bool {
-        self.issuer.is_some() && self.opened.iter().any(|opened| opened.covers(host, port))
+        self.issuer.is_some() && self.opened.covers(host, port)
     }
 
     /// True when a connection to this host and port, or to a host that is behind this address, may be one that is opened.
     pub(crate) fn may_open(&self, host: &Host, port: u16) -> bool {
-        let at_port = || {
-            let ports = self.opened.iter().map(|opened| opened.port);
-            self.issuer.is_some() && ports.into_iter().any(|own| [port, ANY_PORT].contains(&own))
-        };
-        self.opens(host, port) || (matches!(host, Host::Address(_)) && at_port())
+        let behind = matches!(host, Host::Address(_)) && self.opened.has_port(port);
+        self.opens(host, port) || (self.issuer.is_some() && behind)
     }
 
     /// The same for a connection that came through the proxy. Its type is named, since requests inside are served as those

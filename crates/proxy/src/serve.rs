@@ -30,6 +30,7 @@ use crate::config::{Config, Service};
 use crate::dial::Gate;
 use crate::door::{Came, Door};
 use crate::forward::{Body, whole};
+use crate::intercept::Openings;
 use crate::limits;
 use crate::names::{Names, Resolve};
 use crate::prompt::Prompt;
@@ -100,7 +101,7 @@ async fn serve_all<R: Resolve>(
         channel,
         names: Names::new(config.hosts, resolver),
         synthetic: Mutex::new(Synthetic::default()),
-        opened: config.opened,
+        opened: Openings::of(config.opened),
         issuer: config.authority.as_ref().map(Issuer::new).transpose()?,
         upstream: Upstream::new(config.roots),
         links: Arc::default(),

@@ -16,6 +16,7 @@ use bailiwick_gate::{AsWritten, FencePlan, Judged, Reading};
 use bailiwick_proxy::{Config, Pair, PairSender};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 /// The word that makes this program a launcher.
 pub const LAUNCHER: &str = "__launcher";
@@ -52,9 +53,11 @@ impl NetworkGate {
 
     /// Gives the gate its task: what it serves, and the sockets.
     pub fn assign(&self, config: &Config, sockets: &[OwnedFd]) -> std::io::Result<()> {
-        let roots = config.has_roots.then(|| held(&config.roots)).transpose()?;
-        let along: Vec<_> = sockets.iter().chain(&roots).map(AsFd::as_fd).collect();
-        lock(&self.control).send(config, &along)
+        // Rules can be many, and roots long: more than fits into a frame.
+        let text = Zeroizing::new(serde_json::to_string(config)?);
+        let config = held(&text)?;
+        let along: Vec<_> = std::iter::once(&config).chain(sockets).map(AsFd::as_fd).collect();
+        lock(&self.control).send(&Assigned {}, &along)
     }
 
     /// A way to hand connections over that are to be joined.
@@ -69,6 +72,10 @@ impl NetworkGate {
         let _ = self.process.wait();
     }
 }
+
+/// What is said with a gate's configuration, which comes along as a descriptor, and with its sockets.
+#[derive(Debug, Serialize, Deserialize)]
+struct Assigned {}
 
 /// What is said with a pair of connections, from outside and inside, that the gate is to join.
 #[derive(Debug, Serialize, Deserialize)]
@@ -176,23 +183,22 @@ pub fn run_network_gate() -> std::process::ExitCode {
     if let Err(fault) = bailiwick_fence::confine_gate(&readable) {
         return fail("its own confinement", &fault);
     }
-    let mut config = match control.receive::<Config>() {
-        Ok(Some(config)) => config,
+    match control.receive::<Assigned>() {
+        Ok(Some(Assigned {})) => {}
         // The daemon ended before there was a task.
         Ok(None) => return std::process::ExitCode::SUCCESS,
         Err(e) => return fail("its order", &e),
+    }
+    let config = control.take().and_then(|config| {
+        let mut text = Zeroizing::new(String::new());
+        std::fs::File::from(config).read_to_string(&mut text)?;
+        Ok(serde_json::from_str::<Config>(&text)?)
+    });
+    let config = match config {
+        Ok(config) => config,
+        Err(e) => return fail("its order", &e),
     };
     let sockets = (0..config.sockets.len()).map_while(|_| control.take().ok()).collect();
-    if config.has_roots {
-        let roots = control.take().and_then(|roots| {
-            let mut text = String::new();
-            std::fs::File::from(roots).read_to_string(&mut text).map(|_| text)
-        });
-        match roots {
-            Ok(roots) => config.roots = roots,
-            Err(e) => return fail("the roots that it is to believe", &e),
-        }
-    }
     let (joining, pairs) = bailiwick_proxy::pairs();
     std::thread::spawn(move || hear_pairs(control, &joining));
     match bailiwick_proxy::run(config, sockets, pairs, channel, bailiwick_proxy::SystemResolver) {
@@ -203,7 +209,7 @@ pub fn run_network_gate() -> std::process::ExitCode {
 
 /// A text in a descriptor, to be read from its beginning: more than fits into a frame.
 fn held(text: &str) -> std::io::Result<OwnedFd> {
-    let mut file = std::fs::File::from(memfd_create("roots", MemfdFlags::CLOEXEC)?);
+    let mut file = std::fs::File::from(memfd_create("order", MemfdFlags::CLOEXEC)?);
     file.write_all(text.as_bytes())?;
     file.rewind()?;
     Ok(file.into())

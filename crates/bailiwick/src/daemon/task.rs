@@ -541,7 +541,6 @@ fn begin(
         sockets: planning.services,
         hosts: policy.settings().hosts.clone(),
         opened: policy.settings().opened.clone(),
-        has_roots: believed.is_some(),
         roots: believed.map(|believed| believed.roots.clone()).unwrap_or_default(),
         authority: opening.map(|(authority, _)| authority),
         secrets: secrets.stand_ins,

@@ -127,7 +127,6 @@ fn sockets_and_services_must_fit() {
         opened: Vec::new(),
         authority: None,
         roots: String::new(),
-        has_roots: false,
         secrets: Vec::new(),
         build: "test".into(),
     };

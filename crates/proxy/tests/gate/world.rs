@@ -302,7 +302,6 @@ impl World {
             opened: Vec::new(),
             authority: None,
             roots: String::new(),
-            has_roots: false,
             secrets: Vec::new(),
             build: "test".into(),
         };
