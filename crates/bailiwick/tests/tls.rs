@@ -210,6 +210,31 @@ fn c035_what_is_opened_and_what_is_passed_on_are_both_believed() {
     }
 }
 
+#[test]
+fn bundles_are_read_where_every_opening_is_held_and_names_like_theirs_are_denied() {
+    for kit in kits() {
+        let root = Root::new();
+        let origin = Origin::over_tls(&root, &["api.test"], |_| Answer::text(200, "reached"));
+        let port = origin.port();
+        project(&kit, &root, port);
+        let rules = std::fs::read_to_string(kit.project().join("bailiwick.toml")).unwrap();
+        let strict = "[files]\ndeny = [\"**/*.pem\"]\n[fence]\nstrict = true\n";
+        kit.write("bailiwick.toml", &format!("{rules}{strict}"));
+        kit.write("own.pem", "mine");
+        kit.hand_over();
+        kit.run(&["trust"]).ok();
+        for line in [
+            "curl -sS -m 9",
+            "python3 -c \"import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read())\"",
+        ] {
+            let said = kit.shell(&format!("{line} https://api.test:{port}/ok/x"));
+            assert!(said.stdout.contains("reached"), "{said:?}");
+        }
+        let hidden = kit.shell("cat own.pem");
+        assert_ne!(hidden.status, 0, "{hidden:?}");
+    }
+}
+
 /// What a registry of packages serves, by path.
 type Shelf = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 

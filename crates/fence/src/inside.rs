@@ -214,7 +214,14 @@ fn charge(plan: &FencePlan, trees: &Trees, readings: Readings, children: &Arc<Ch
         mode: BindMode::Write,
         own: false,
     });
-    let seen = seen.chain(asked);
+    // What is made for the fence is there to be read, whatever rules say of such names elsewhere.
+    let made = plan.files.iter().map(|(path, _)| Seen {
+        source: path.clone(),
+        target: path.clone(),
+        mode: BindMode::Read,
+        own: true,
+    });
+    let seen = seen.chain(asked).chain(made);
     let scratch = plan.scratch.iter().cloned().chain(AbsPath::new(MEMORY).ok());
     Charge {
         scope: Scope::of(
