@@ -13,5 +13,6 @@ mod gates;
 mod house;
 mod properties;
 mod questions;
+mod redeem;
 mod standing;
 mod vectors;
