@@ -204,7 +204,7 @@ fn c035_what_is_opened_and_what_is_passed_on_are_both_believed() {
         let line = line.unwrap_or_else(|| panic!("{log}"));
         let words = line.split_whitespace().map(|word| word.trim_end_matches(')'));
         let is_id = |word: &&str| word.len() == 12 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let id = words.filter(is_id).last();
+        let id = words.rev().find(is_id);
         let said = kit.run(&["explain", id.unwrap_or_else(|| panic!("{line}"))]).stdout;
         assert!(said.contains("tunnel HOST") && said.contains("SSL_CERT_FILE"), "{said}");
     }
