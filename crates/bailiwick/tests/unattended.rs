@@ -125,7 +125,7 @@ fn what_was_refused_is_told_with_what_would_allow_it() {
         1,
         "once: {told}"
     );
-    let line = "to change it: add `tunnel = [\"evil.example.test\"]` under [network]";
+    let line = "to change it: add `allow = [\"GET https://evil.example.test/**\"]` under [network] (or `tunnel = [\"evil.example.test\"]`";
     assert!(told.contains(line), "{told}");
     assert!(told.contains("refused, ") && told.contains(" different"), "{told}");
     let id = told.split("(no-rule) ").nth(1).and_then(|rest| rest.get(..12)).unwrap();

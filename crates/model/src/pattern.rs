@@ -379,21 +379,29 @@ impl UrlPattern {
         self.path == "/**"
     }
 
-    /// True when the pattern covers this URL.
+    /// True when the pattern covers this URL, in whichever way a server reads it: what an allow goes by.
     pub fn covers(&self, url: &HttpUrl) -> bool {
+        self.is_at(url) && url.readings().all(|path| self.steps.matches(path.split('/').skip(1)))
+    }
+
+    /// True when the pattern covers this URL in some way in which a server may read it: what a deny or ask goes by.
+    pub fn reaches(&self, url: &HttpUrl) -> bool {
+        self.is_at(url) && url.readings().any(|path| self.steps.matches(path.split('/').skip(1)))
+    }
+
+    fn is_at(&self, url: &HttpUrl) -> bool {
         let port = self.port == ANY_PORT || self.port == url.port;
-        if self.scheme != url.scheme || !port || !self.host.covers(&url.host) {
-            return false;
-        }
-        self.steps.matches(url.path().split('/').skip(1))
+        self.scheme == url.scheme && port && self.host.covers(&url.host)
     }
 
     /// True when the pattern covers this URL if the letter case of the path does not count.
     pub(crate) fn covers_in_any_case(&self, url: &HttpUrl) -> bool {
         let lower = |text: &str| text.to_ascii_lowercase();
-        let own = Steps::parse(&lower(&self.path));
-        let here = (self.port == ANY_PORT || self.port == url.port) && self.scheme == url.scheme;
-        here && self.host.covers(&url.host) && own.is_ok_and(|own| own.matches(lower(url.path()).split('/').skip(1)))
+        let Ok(own) = Steps::parse(&lower(&self.path)) else {
+            return false;
+        };
+        let fits = |path: std::borrow::Cow<'_, str>| own.matches(lower(&path).split('/').skip(1));
+        self.is_at(url) && url.readings().any(fits)
     }
 
     /// True when this pattern covers no URL that `wide` does not; false also when that is not sure.
@@ -597,6 +605,16 @@ mod tests {
         assert!(covers("https://**", "https://any.test/x") && covers("http://a.test", "http://a.test/x"));
         assert!(covers("http://a.test/x", "http://a.test/x") && !covers("http://a.test/x", "http://a.test/x/y"));
         assert!(covers("http://[::1]:80/*", "http://[::1]/x"));
+        let reaches = |pattern: &str, url: &str| {
+            UrlPattern::parse(pattern)
+                .unwrap()
+                .reaches(&HttpUrl::parse(url).unwrap())
+        };
+        let scoped = "https://a.test/@x%2Fy";
+        assert!(covers("https://a.test/**", scoped) && reaches("https://a.test/**", scoped));
+        assert!(!covers("https://a.test/*", scoped) && reaches("https://a.test/*", scoped));
+        assert!(!covers("https://a.test/@x/**", scoped) && reaches("https://a.test/@x/**", scoped));
+        assert!(!reaches("https://a.test/@z/**", scoped));
         assert!(covers("http://**:*/x", "http://a.test:8080/x") && !covers("http://**:*/x", "https://a.test/x"));
         assert_eq!(
             UrlPattern::parse("http://[::1]:*")

@@ -217,7 +217,7 @@ impl RepositoryPattern {
             (Some(_), Reference::Listed) => false,
             (Some((_, steps)), Reference::Named(name)) => matches(steps, name),
         };
-        named && (self.url.covers(url) || self.url.covers_in_any_case(url))
+        named && (self.url.reaches(url) || self.url.covers_in_any_case(url))
     }
 
     /// True when this pattern is about nothing that `wide` is not; false also when that is not sure.

@@ -1,15 +1,20 @@
 //! HTTP URLs in one normal form: what a server will act on, whatever the spelling.
 //!
 //! Promises: P5. Trust: the text comes from the agent, which wants a path rule to see another path than the server.
-//! A path whose folding servers disagree about (encoded slashes, encoded dots, `;` beside dots, backslashes,
-//! doubled slashes, doubly encoded text) is refused, not guessed.
+//! A path whose folding servers disagree about (encoded dots, `;` beside dots, backslashes, doubled slashes, encoded slashes
+//! beside any of these, doubly encoded text) is refused, not guessed. Another encoded slash is read in both ways: an allow must
+//! cover both, a deny holds for either.
 //! See: RFC 3986, sections 5.2.4 and 6.2; WHATWG URL.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::host::{Host, HostError};
+
+/// A slash that does not part segments, in the one form.
+const SLASH: &str = "%2F";
 
 /// Longest URL that is accepted, in bytes.
 const MAX: usize = 16 * 1024;
@@ -159,6 +164,12 @@ impl HttpUrl {
         &self.path
     }
 
+    /// The ways in which servers may read the path: as it is and, where a slash in it is encoded, with that as a slash.
+    pub fn readings(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let other = self.path.contains(SLASH).then(|| self.path.replace(SLASH, "/"));
+        std::iter::once(Cow::Borrowed(self.path.as_str())).chain(other.map(Cow::Owned))
+    }
+
     /// The query, without its `?`.
     pub fn query(&self) -> Option<&str> {
         self.query.as_deref()
@@ -214,8 +225,12 @@ fn normal_path(path: &str) -> Result<String, UrlError> {
             "" if !last => return Err(ambiguous("doubled slashes are folded by some servers")),
             other => {
                 // `..;x` is a parent folder to servers that strip path parameters.
-                if other.split(';').next().is_some_and(|bare| matches!(bare, "." | "..")) {
+                let is_dots = |part: &str| part.split(';').next().is_some_and(|bare| matches!(bare, "." | ".."));
+                if is_dots(other) {
                     return Err(ambiguous("a parameter on a dot segment"));
+                }
+                if other.contains(SLASH) && other.split(SLASH).any(|part| part.is_empty() || is_dots(part)) {
+                    return Err(ambiguous("an encoded slash beside dots or another slash"));
                 }
                 kept.push(other);
             }
@@ -236,7 +251,9 @@ fn decode_unreserved(path: &str) -> Result<String, &'static str> {
                     return Err("a broken percent-encoding");
                 };
                 match u8::try_from(high << 4 | low).unwrap_or(0) {
-                    b'/' | b'\\' => return Err("an encoded slash"),
+                    // Names hold them, as in `/@scope%2Fname`: kept, and read in both ways ([`HttpUrl::readings`]).
+                    b'/' => out.push_str(SLASH),
+                    b'\\' => return Err("an encoded backslash"),
                     b'%' => return Err("doubly encoded text"),
                     0..=0x1f | 0x7f => return Err("an encoded control character"),
                     plain @ (b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~') => {
@@ -299,6 +316,7 @@ mod tests {
             ("http://a.test/public/%2e%2e/admin", "http://a.test/admin"),
             ("https://a.test:8443/a%c3%a9/", "https://a.test:8443/a%C3%A9/"),
             ("http://[::1]:80/a/.", "http://[::1]/a/"),
+            ("https://a.test/@scope%2fname", "https://a.test/@scope%2Fname"),
         ] {
             assert_eq!(url(spelling), want, "{spelling}");
         }
@@ -309,6 +327,11 @@ mod tests {
         for bad in [
             "http://a.test/public/..;x/admin",
             "http://a.test/public/..%2fadmin",
+            "http://a.test/public/%2fadmin",
+            "http://a.test/a%2f%2fb",
+            "http://a.test/a%2f",
+            "http://a.test/a%2f.;x%2fb",
+            "http://a.test/a%5cb",
             "http://a.test//admin",
             "http://a.test/public/%252e%252e/admin",
             "http://a.test/..",

@@ -237,8 +237,9 @@ fn target_of(effect: Verdict, act: &Act) -> (&'static str, String) {
             if is_tree(pattern) { "Path" } else { "PathPattern" },
             pattern.to_string(),
         ),
-        ResourcePattern::Url(pattern) => ("UrlPattern", pattern.to_string()),
         // The same words say more in a deny than in an allow.
+        ResourcePattern::Url(pattern) if effect == Verdict::Allow => ("UrlPattern", pattern.to_string()),
+        ResourcePattern::Url(pattern) => ("UrlPattern", format!("any reading of {pattern}")),
         ResourcePattern::Repository(pattern) if effect == Verdict::Allow => ("RepositoryPattern", pattern.to_string()),
         ResourcePattern::Repository(pattern) => ("RepositoryPattern", format!("any case of {pattern}")),
         ResourcePattern::Endpoint { host, .. } if act.verb == VerbPattern::One(Verb::Resolve) => {

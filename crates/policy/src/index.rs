@@ -120,8 +120,10 @@ impl Index {
             Resource::File(path) | Resource::Tree(path) => self.files(path, &mut found),
             Resource::Url(url) => {
                 for by_head in self.urls.of(&url.host) {
-                    for head in heads(url.path()) {
-                        found.extend(by_head.get(head).into_iter().flatten());
+                    for path in url.readings() {
+                        for head in heads(&path) {
+                            found.extend(by_head.get(head).into_iter().flatten());
+                        }
                     }
                 }
             }
@@ -156,6 +158,7 @@ impl Index {
                 .is_some_and(|rule| rule.covers(&request.verb, &request.resource))
         });
         found.sort_unstable();
+        found.dedup();
         found
     }
 

@@ -81,7 +81,11 @@ pub fn trust_digest(project: &SourceFile) -> Digest {
     }
     for name in listed(&project.text, "profiles") {
         part(&name);
-        part(preset::profile(&name).unwrap_or(""));
+        let text = preset::profile(&name).unwrap_or("");
+        part(text);
+        for further in extends_of(text) {
+            part(preset::preset(&further).unwrap_or(""));
+        }
     }
     Digest(hash.finalize().into())
 }
@@ -344,7 +348,18 @@ impl<'a> Loader<'a> {
             file.rules
                 .retain(|rule| host_of(rule.act()).is_none() || rule.effect == Verdict::Deny);
         }
+        let registries: Vec<String> = file.extends.drain(..).map(|(name, _)| name).collect();
         self.add(file);
+        for name in registries.iter().filter(|_| fetches) {
+            let origin = format!("preset:{name}");
+            let known = self
+                .rules
+                .iter()
+                .any(|rule| rule.origin.file == origin && rule.layer() == Layer::Context);
+            if let (false, Some(text)) = (known, preset::preset(name)) {
+                self.preset(Layer::Context, name, text, &mut Vec::new());
+            }
+        }
     }
 
     /// Complains about presets that are not shipped.

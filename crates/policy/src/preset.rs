@@ -22,6 +22,10 @@ const PRESETS: &[(&str, &str)] = &[
     ("install", include_str!("../presets/install.toml")),
     ("readonly", include_str!("../presets/readonly.toml")),
     ("offline", include_str!("../presets/offline.toml")),
+    ("crates-io", include_str!("../presets/registries/crates-io.toml")),
+    ("pypi", include_str!("../presets/registries/pypi.toml")),
+    ("npm", include_str!("../presets/registries/npm.toml")),
+    ("debian", include_str!("../presets/registries/debian.toml")),
     (BROKER, include_str!("../presets/broker.toml")),
     (SIGN_IN, include_str!("../presets/sign-in.toml")),
     (CEILING, include_str!("../presets/ceiling.toml")),
@@ -97,7 +101,17 @@ pub fn toolchains() -> impl Iterator<Item = (&'static str, &'static [&'static st
 }
 
 /// The names that `extends` may hold in a project's file.
-pub(crate) const EXTENDABLE: &[&str] = &["coding", "install", "readonly", "offline", "base"];
+pub(crate) const EXTENDABLE: &[&str] = &[
+    "coding",
+    "install",
+    "readonly",
+    "offline",
+    "base",
+    "crates-io",
+    "pypi",
+    "npm",
+    "debian",
+];
 
 /// The names of all shipped profiles.
 pub(crate) fn profile_names() -> Vec<&'static str> {

@@ -93,11 +93,11 @@ fn git() -> impl Strategy<Value = (&'static str, &'static str)> {
 }
 
 fn act(wild: bool) -> BoxedStrategy<String> {
-    let any = if wild { 1 } else { 0 };
+    let open = if wild { 1 } else { 0 };
     let file =
-        prop_oneof![3 => Just("read"), 3 => Just("write"), 1 => Just("create"), 1 => Just("delete"), any => Just("*")];
-    let http = prop_oneof![2 => Just("GET"), 1 => Just("POST"), any => Just("*")];
-    let port = prop_oneof![3 => Just(""), 1 => Just(":81"), any => Just(":*")];
+        prop_oneof![3 => Just("read"), 3 => Just("write"), 1 => Just("create"), 1 => Just("delete"), open => Just("*")];
+    let http = prop_oneof![2 => Just("GET"), 1 => Just("POST"), open => Just("*")];
+    let port = prop_oneof![3 => Just(""), 1 => Just(":81"), open => Just(":*")];
     let run = if wild {
         prop_oneof![
             Just("run **"),
@@ -119,7 +119,14 @@ fn act(wild: bool) -> BoxedStrategy<String> {
     };
     prop_oneof![
         6 => (file, path(wild)).prop_map(|(verb, path)| format!("{verb} {path}")),
-        4 => (http, prop_oneof![Just("http"), Just("https")], host(wild), port.clone(), path(wild)).prop_map(|(verb, scheme, host, port, path)| format!("{verb} {scheme}://{host}{port}{path}")),
+        4 => (http, prop_oneof![Just("http"), Just("https")], host(wild), port.clone(), path(wild), any::<bool>()).prop_map(move |(verb, scheme, host, port, path, encoded)| {
+            // A slash inside a name, which servers read in two ways.
+            let path = match path.strip_prefix("/a/") {
+                Some(rest) if encoded && !wild && !rest.is_empty() => format!("/a%2F{rest}"),
+                _ => path,
+            };
+            format!("{verb} {scheme}://{host}{port}{path}")
+        }),
         3 => (host(wild), port).prop_map(|(host, port)| format!("tunnel {host}{port}")),
         2 => (prop_oneof![Just("fetch"), Just("push")], host(wild), path(wild), branch(wild)).prop_map(|(verb, host, path, branch)| match verb {
             "push" => format!("push https://{host}{path}{branch}"),

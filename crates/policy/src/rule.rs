@@ -112,7 +112,10 @@ pub(crate) fn covers(effect: Verdict, act: &Act, verb: &Verb, resource: &Resourc
     act.verb.covers(verb)
         && match (&act.resource, resource) {
             (ResourcePattern::Path(own), Resource::File(path) | Resource::Tree(path)) => own.covers(path),
-            (ResourcePattern::Url(own), Resource::Url(url)) => own.covers(url),
+            (ResourcePattern::Url(own), Resource::Url(url)) => match effect {
+                Verdict::Allow => own.covers(url),
+                Verdict::Ask | Verdict::Deny => own.reaches(url),
+            },
             (ResourcePattern::Repository(own), Resource::Repository { url, reference }) => match effect {
                 Verdict::Allow => own.admits(url, reference),
                 Verdict::Ask | Verdict::Deny => own.holds(url, reference),

@@ -189,9 +189,9 @@ fn profiles(project: &Project) -> String {
 fn network(project: &Project) -> String {
     let mut out = String::from(
         "[network]\n\
-         # Hosts that may be reached, by name: what goes through is not read, so whoever can fetch there can send there.\n",
+         # Requests that may be sent, by method and path, over HTTPS or plain HTTP; `fetch` and `push` are git's. Each is judged.\n",
     );
-    let mut hosts: Vec<String> = Vec::new();
+    let mut acts: Vec<String> = Vec::new();
     for (toolchain, what, host) in [
         ("rust", "a registry of your own for crates", "crates.example.com"),
         ("node", "a registry of your own for npm", "npm.example.com"),
@@ -205,7 +205,7 @@ fn network(project: &Project) -> String {
     ] {
         if project.has(toolchain) {
             let _ = writeln!(out, "# {toolchain}: {what} is a host to name here.");
-            hosts.push(host.into());
+            acts.push(format!("GET https://{host}/**"));
         }
     }
     if project.git {
@@ -218,16 +218,17 @@ fn network(project: &Project) -> String {
                 project.remotes.join(", ")
             );
         }
-        hosts.extend(project.remotes.iter().cloned());
+        acts.extend(project.remotes.iter().map(|host| format!("fetch https://{host}/**")));
     }
-    if hosts.is_empty() {
-        hosts.push("docs.example.com".into());
+    if acts.is_empty() {
+        acts.push("GET https://docs.example.com/**".into());
     }
-    let hosts: Vec<String> = hosts.iter().map(|host| format!("\"{host}\"")).collect();
-    let _ = writeln!(out, "#tunnel = [{}]", hosts.join(", "));
+    acts.push("* http://127.0.0.1:11434/**".into());
+    let acts: Vec<String> = acts.iter().map(|act| format!("\"{act}\"")).collect();
+    let _ = writeln!(out, "#allow = [{}]", acts.join(", "));
     out.push_str(
-        "# A server on this machine, such as a model or a database.\n\
-         #allow = [\"* http://127.0.0.1:11434/**\"]\n\n",
+        "# Hosts that are passed on unread, told by name alone: whoever can fetch there can send there.\n\
+         #tunnel = [\"db.example.com:5432\"]\n\n",
     );
     out
 }

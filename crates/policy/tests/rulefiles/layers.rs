@@ -31,7 +31,7 @@ fn without_any_file_a_context_may_code_in_its_folder() {
         ("run cargo test", ALLOWED),
         ("read /usr/bin/git", ALLOWED),
         ("read ~/.cargo/registry/x", ALLOWED),
-        ("tunnel index.crates.io", ALLOWED),
+        ("GET https://index.crates.io/se/rd/serde", ALLOWED),
         ("resolve index.crates.io", ALLOWED),
         ("read .env.example", ALLOWED),
         ("read .github/workflows/ci.yml", ALLOWED),
@@ -58,7 +58,8 @@ fn without_any_file_a_context_may_code_in_its_folder() {
         ("tunnel github.com", NO_RULE),
         ("resolve github.com", NO_RULE),
         ("GET http://index.crates.io/", NO_RULE),
-        ("GET https://index.crates.io/", NO_RULE),
+        ("PUT https://index.crates.io/", NO_RULE),
+        ("tunnel index.crates.io", NO_RULE),
         ("tunnel index.crates.io:22", NO_RULE),
     ] {
         assert_eq!(answer(&policy, &request(act)), want, "{act}");

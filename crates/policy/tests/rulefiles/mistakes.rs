@@ -291,12 +291,14 @@ fn presets_that_are_not_there() {
     );
     says(
         "extends = [\"office\"]\n",
-        "1:12: the preset `office` is not shipped with this build | known here: `coding`, `install`, `readonly`, `offline`, `base`",
+        "1:12: the preset `office` is not shipped with this build | known here: `coding`, `install`, `readonly`, `offline`, `base`, \
+         `crates-io`, `pypi`, `npm`, `debian`",
     );
     says(
         "extends = [\"ceiling\"]\n",
         "1:12: `ceiling` is a preset for `~/.config/bailiwick` and `/etc/bailiwick` only | known here: `coding`, `install`, \
-         `readonly`, `offline`, `base`",
+         `readonly`, `offline`, `base`, \
+         `crates-io`, `pypi`, `npm`, `debian`",
     );
 }
 

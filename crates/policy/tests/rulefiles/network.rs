@@ -254,20 +254,20 @@ fn a_tunnel_of_a_profile_that_would_go_round_a_deny_is_told() {
     let told = |text: &str| {
         let policy = load(&Sources {
             project: Some(file("bailiwick.toml", text)),
-            profiles: vec!["rust".into()],
+            profiles: vec!["go".into()],
             ..sources()
         });
         let told: Vec<String> = policy.unwrap().warnings().iter().map(ToString::to_string).collect();
         told.join("\n")
     };
-    let said = told("extends = [\"coding\"]\n[network]\ndeny = [\"PUT https://crates.io/**\"]\n");
+    let said = told("extends = [\"coding\"]\n[network]\ndeny = [\"PUT https://proxy.golang.org/**\"]\n");
     assert!(
-        said.contains("`tunnel crates.io` can never match") && said.contains("PUT https://crates.io/**"),
+        said.contains("`tunnel proxy.golang.org` can never match") && said.contains("PUT https://proxy.golang.org/**"),
         "{said}"
     );
-    let said = told("extends = [\"coding\"]\n[network]\nallow = [\"GET https://crates.io/**\"]\n");
+    let said = told("extends = [\"coding\"]\n[network]\nallow = [\"GET https://proxy.golang.org/**\"]\n");
     assert!(
-        said.contains("is never looked at: `tunnel crates.io` (profile:rust:"),
+        said.contains("is never looked at: `tunnel proxy.golang.org` (profile:go:"),
         "{said}"
     );
     assert_eq!(

@@ -21,8 +21,8 @@ fn with(toolchains: &[&str], rules: Option<&str>) -> Policy {
 
 #[test]
 fn registries_come_with_the_toolchain_and_with_a_preset_that_fetches() {
-    let npm = request("tunnel registry.npmjs.org");
-    let crates = request("tunnel static.crates.io");
+    let npm = request("GET https://registry.npmjs.org/ms");
+    let crates = request("GET https://static.crates.io/crates/itoa/1.0.0/download");
     for (toolchains, rules, for_npm, for_crates) in [
         (&["rust"][..], None, NO_RULE, ALLOWED),
         (&["node", "rust"], None, ALLOWED, ALLOWED),
@@ -141,5 +141,49 @@ fn p2_every_profile_keeps_and_guards_under_the_shipped_ceiling() {
         assert_eq!(kept.verdict, bailiwick_model::Verdict::Allow);
         let guards = |duty: &Obligation| matches!(duty, Obligation::Guard { .. });
         assert!(!kept.obligations.iter().any(guards), "{name}: {kept:?}");
+    }
+}
+
+#[test]
+fn registries_are_read_and_nothing_is_published() {
+    let all = with(&["rust", "node", "python"], None);
+    for (act, want) in [
+        ("GET https://index.crates.io/se/rd/serde", ALLOWED),
+        ("HEAD https://static.crates.io/crates/serde/1.0.0/download", ALLOWED),
+        ("GET https://crates.io/api/v1/crates?q=serde", ALLOWED),
+        ("PUT https://crates.io/api/v1/crates/new", NO_RULE),
+        ("DELETE https://crates.io/api/v1/crates/x/1.0.0/yank", NO_RULE),
+        ("GET https://crates.io/api/v1/me", NO_RULE),
+        ("GET https://pypi.org/simple/six/", ALLOWED),
+        ("GET https://files.pythonhosted.org/packages/a/b/six-1.whl", ALLOWED),
+        ("POST https://upload.pypi.org/legacy/", NO_RULE),
+        ("POST https://pypi.org/simple/", NO_RULE),
+        ("GET https://registry.npmjs.org/ms/-/ms-2.1.3.tgz", ALLOWED),
+        ("GET https://registry.npmjs.org/@babel%2fcore", ALLOWED),
+        ("PUT https://registry.npmjs.org/ms", NO_RULE),
+        (
+            "POST https://registry.npmjs.org/-/npm/v1/security/advisories/bulk",
+            NO_RULE,
+        ),
+        ("tunnel registry.npmjs.org", NO_RULE),
+        ("tunnel index.crates.io", NO_RULE),
+        ("GET http://deb.debian.org/debian/dists/stable/InRelease", NO_RULE),
+    ] {
+        assert_eq!(answer(&all, &request(act)), want, "{act}");
+    }
+    let mut upload = request("GET https://index.crates.io/se/rd/serde");
+    let length = bailiwick_model::Argument::Whole(1);
+    upload
+        .arguments
+        .insert(bailiwick_model::argument::CONTENT_LENGTH.into(), length);
+    assert_eq!(answer(&all, &upload), "deny outside-limits", "nothing is sent along");
+    let debian = with(&[], Some("extends = [\"readonly\", \"debian\", \"crates-io\"]\n"));
+    for (act, want) in [
+        ("GET http://deb.debian.org/debian/dists/stable/InRelease", ALLOWED),
+        ("GET https://index.crates.io/config.json", ALLOWED),
+        ("POST http://deb.debian.org/debian/x", NO_RULE),
+        ("GET https://pypi.org/simple/six/", NO_RULE),
+    ] {
+        assert_eq!(answer(&debian, &request(act)), want, "{act}");
     }
 }
