@@ -273,6 +273,8 @@ pub struct Planned {
     pub login: Option<String>,
     /// Settings of agents in those, by their place inside and outside.
     pub settings: Vec<(AbsPath, AbsPath)>,
+    /// Hosts of package registries that are read and not written.
+    pub registries: Vec<String>,
     /// Requests that may be sent, each an act.
     pub requests: Vec<String>,
     /// Hosts that can be reached by connections that are passed on unread, and ports of this machine.

@@ -31,6 +31,15 @@ const PRESETS: &[(&str, &str)] = &[
     (CEILING, include_str!("../presets/ceiling.toml")),
 ];
 
+/// The presets of package registries, which are read and never written.
+const REGISTRIES: [&str; 4] = ["crates-io", "pypi", "npm", "debian"];
+
+/// True for the name of a shipped preset of a registry, as rules have it for their file.
+pub(crate) fn is_registry(file: &str) -> bool {
+    file.strip_prefix("preset:")
+        .is_some_and(|name| REGISTRIES.contains(&name))
+}
+
 /// One shipped profile.
 struct Profile {
     name: &'static str,

@@ -12,6 +12,8 @@ use bailiwick_model::{
     Verb, VerbPattern, Verdict,
 };
 
+use crate::preset::is_registry;
+
 /// A rule in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -47,6 +49,11 @@ impl Rule {
     /// What the rule lets requests and their answers be.
     pub fn limits(&self) -> &Limits {
         &self.capability.constraints.limits
+    }
+
+    /// True for a rule of a shipped preset of a package registry.
+    pub fn is_of_registry(&self) -> bool {
+        is_registry(&self.origin.file)
     }
 
     /// True when the rule covers a request, and the request is within its limits as far as it says so itself.

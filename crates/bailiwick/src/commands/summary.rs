@@ -144,7 +144,14 @@ pub fn planned(planned: &Planned) -> String {
             ),
         );
     }
+    if !planned.registries.is_empty() {
+        may(
+            &mut out,
+            &some("fetch packages, and publish none, from", &planned.registries),
+        );
+    }
     match (planned.requests.as_slice(), planned.network.as_slice()) {
+        ([], []) if !planned.registries.is_empty() => {}
         ([], []) => may(&mut out, "reach no host: no rule names one"),
         (requests, hosts) => {
             if !requests.is_empty() {

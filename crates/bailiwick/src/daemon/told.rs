@@ -3,7 +3,7 @@
 //!
 //! Promises: P13 (what holds is told before anything starts). Not here: how it is shown (`commands/summary`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use bailiwick_model::{
@@ -77,7 +77,14 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
     };
     let settings = policy.settings();
     let is_login = |place: &AbsPath| settings.login.as_ref().is_some_and(|login| login.place == *place);
-    let (requests, mut network) = reach(policy);
+    let reach = reach(policy);
+    let told = |(what, mut verbs): (String, Vec<String>)| {
+        verbs.sort();
+        verbs.dedup();
+        format!("{} {what}", verbs.join(" and "))
+    };
+    let requests = reach.requests.into_iter().map(told).collect();
+    let mut network = reach.unread;
     network.extend(
         settings
             .loopback_ports
@@ -107,6 +114,7 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
             .then(|| settings.login.as_ref().map(|login| login.agent.clone()))
             .flatten(),
         settings: Vec::new(),
+        registries: reach.registries.into_iter().collect(),
         requests,
         network,
         secrets: policy
@@ -137,33 +145,49 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
     }
 }
 
-/// What the rules of the context let be requested, each an act; and which hosts are reached unread. The machine's own ports
-/// are not among the latter.
-fn reach(policy: &Policy) -> (Vec<String>, Vec<String>) {
-    let (mut requests, mut unread) = (Vec::new(), Vec::new());
+/// How far the rules of the context reach.
+#[derive(Default)]
+struct Reach {
+    /// Registries that are read.
+    registries: BTreeSet<String>,
+    /// Requests, each an act: what it is on, and its verbs.
+    requests: BTreeMap<String, Vec<String>>,
+    /// Hosts that are reached unread; the machine's own ports are not among them.
+    unread: Vec<String>,
+}
+
+fn reach(policy: &Policy) -> Reach {
+    let mut found = Reach::default();
     let own = policy
         .rules()
         .iter()
         .filter(|rule| rule.layer() == Layer::Context && rule.effect != Verdict::Deny && rule.follows_from.is_none());
     for rule in own {
-        let asks = if rule.effect == Verdict::Ask {
-            " (asks first)"
-        } else {
-            ""
+        let notes = [
+            (rule.effect == Verdict::Ask).then_some("asks first"),
+            (!rule.limits().is_none()).then_some("limited"),
+        ];
+        let notes: Vec<&str> = notes.into_iter().flatten().collect();
+        let notes = match notes.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", notes.join(", ")),
         };
-        match (&rule.act().resource, &rule.act().verb) {
-            (ResourcePattern::Url(_) | ResourcePattern::Repository(_), _) => {
-                requests.push(format!("{}{asks}", rule.act()))
+        let act = rule.act();
+        match (&act.resource, &act.verb) {
+            (ResourcePattern::Url(url), _) if rule.is_of_registry() => {
+                found.registries.insert(url.host.to_string());
+            }
+            (ResourcePattern::Url(_) | ResourcePattern::Repository(_), verb) => {
+                let verbs = found.requests.entry(format!("{}{notes}", act.resource)).or_default();
+                verbs.push(verb.to_string());
             }
             (ResourcePattern::Endpoint { host, .. }, VerbPattern::One(Verb::Tunnel)) if !is_here(host) => {
-                unread.push(format!("{}{asks}", rule.act().resource));
+                found.unread.push(format!("{}{notes}", act.resource));
             }
             _ => {}
         }
     }
-    requests.sort();
-    requests.dedup();
-    (requests, unread)
+    found
 }
 
 /// True for this machine.
