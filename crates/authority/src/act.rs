@@ -4,7 +4,7 @@
 //! Trust: the request's texts come from an agent. Not here: constraints of time and number (`held`).
 
 use bailiwick_model::{
-    ANY_PORT, Act, HostPattern, HttpUrl, Method, Request, Resource, ResourcePattern, Verb, VerbPattern, act_of,
+    ANY_PORT, Act, HostPattern, HttpUrl, Method, Request, Resource, ResourcePattern, Verb, VerbPattern, acts_of,
     requests_of,
 };
 
@@ -33,10 +33,11 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
                 .filter(|(method, _)| !method.is_safe());
             does.any(|request| covers(&request))
         }
-        (ResourcePattern::Repository(pattern), Resource::Url(url)) => {
+        (ResourcePattern::Repository(pattern), Resource::Url(_)) => {
             matches!(verb, Verb::Http(_))
-                && act_of(url)
-                    .is_some_and(|(verb, url, reference)| act.verb.covers(&verb) && pattern.admits(&url, &reference))
+                && acts_of(request).is_some_and(|(verb, url, references)| {
+                    act.verb.covers(&verb) && references.iter().all(|reference| pattern.admits(&url, reference))
+                })
         }
         (ResourcePattern::Endpoint { host, port }, Resource::Endpoint { host: to, port: at }) => {
             *verb == Verb::Tunnel && act.verb.covers(verb) && port_covers(*port, *at) && host.covers(to)

@@ -11,7 +11,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use bailiwick_testkit::{Bailiwick, finish};
+use bailiwick_testkit::{Bailiwick, GitServer, finish};
 
 fn everyone() -> [Bailiwick; 2] {
     [Bailiwick::new(), Bailiwick::as_ordinary_user()]
@@ -422,5 +422,45 @@ fn c023_a_work_tree_of_its_own_for_one_task() {
         }
         kit.shell_outside("mkdir -p ../project.worktrees/taken").ok();
         assert_eq!(kit.run(&["run", "--worktree=taken", "--", "true"]).status, 125);
+    }
+}
+
+#[test]
+fn p5_a_push_over_http_is_judged_by_each_branch_that_it_changes() {
+    for kit in [Bailiwick::new(), Bailiwick::as_ordinary_user()] {
+        let server = GitServer::start("bot:pw");
+        let port = server.host().rsplit(':').next().unwrap().to_owned();
+        kit.shell_outside("git init -q -b main && git -c user.name=d -c user.email=d@x commit -q --allow-empty -m one")
+            .ok();
+        let push = |host: &str, refs: &str| format!("git push -q http://bot:pw@{host}:{port}/site.git {refs}");
+        // Nothing but the rules is in the way.
+        kit.shell_outside(&push("127.0.0.1", "HEAD:refs/heads/old HEAD:refs/heads/agent/old"))
+            .ok();
+        kit.write(
+            "bailiwick.toml",
+            &format!(
+                "extends = [\"coding\"]\n[network]\nallow = [\"fetch http://git.test:{port}/site.git\", \
+                 \"push http://git.test:{port}/site.git agent/*\"]\n[network.hosts]\n\"git.test\" = \"127.0.0.1\"\n"
+            ),
+        );
+        kit.run(&["trust"]).ok();
+        kit.shell(&format!("git ls-remote http://bot:pw@git.test:{port}/site.git"))
+            .ok();
+        kit.shell(&push("git.test", "HEAD:refs/heads/agent/x HEAD:refs/heads/agent/y"))
+            .ok();
+        kit.shell(&push("git.test", ":refs/heads/agent/old")).ok();
+        for refs in [
+            "HEAD:refs/heads/main",
+            "HEAD:refs/heads/agent/z HEAD:refs/heads/main",
+            "HEAD:refs/tags/agent/z",
+            ":refs/heads/old",
+        ] {
+            let done = kit.shell(&push("git.test", refs));
+            assert!(done.status != 0 && done.stderr.contains("403"), "{refs}: {done:?}");
+        }
+        assert_eq!(
+            server.references(),
+            "refs/heads/agent/x\nrefs/heads/agent/y\nrefs/heads/old\n"
+        );
     }
 }

@@ -53,6 +53,7 @@ fn argument_fits(resource: &Resource, name: &str, value: &Argument) -> bool {
     let is_http = matches!(resource, Resource::Url(_) | Resource::Repository { .. });
     match value {
         Argument::Address(_) => name == argument::ADDRESS,
+        Argument::Text(_) if name == argument::REFERENCES => matches!(resource, Resource::Url(_)),
         Argument::Text(_) => is_http && name == argument::CONTENT_TYPE,
         Argument::Whole(length) => is_http && name == argument::CONTENT_LENGTH && *length >= 0,
         Argument::Flag(_) => is_http && name == argument::CREDENTIAL,

@@ -47,7 +47,7 @@ pub use path::{AbsPath, PathError};
 pub use pattern::{ANY_PORT, PathPattern, PatternError, UrlPattern};
 pub use query::{QueryError, parameters};
 pub use record::{Answered, Durability, Event, Record};
-pub use repository::{Reference, ReferenceName, RepositoryPattern, act_of, read_repository, requests_of};
+pub use repository::{Reference, ReferenceName, RepositoryPattern, act_of, acts_of, read_repository, requests_of};
 pub use request::{Argument, Request, Resource, argument};
 pub use rule::{Layer, RuleRef};
 pub use secret::{Place, SecretError, SecretName, SecretPattern};

@@ -3,7 +3,7 @@
 //! Promises: P5 (an act is the same however its requests are spelled: with `.git` or without, as one request or the other of
 //! the protocol), P4 (what is not read for sure may be any branch).
 //! Trust: URLs and names of branches come from the agent, which wants a push to be taken for a fetch.
-//! Not here: reading which branches a push changes from the body of its request (the network gate).
+//! Not here: reading which references a push changes from the body of its request (the network gate).
 //! See: Git's own documentation, gitprotocol-http (smart HTTP) and git-check-ref-format.
 
 use std::fmt;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::act::{Method, Verb};
 use crate::pattern::{PatternError, Steps, UrlPattern, as_text, refuse_other_forms};
 use crate::query::parameters;
+use crate::request::{Argument, Request, Resource, argument};
 use crate::url::HttpUrl;
 
 /// Where branches stand among references.
@@ -56,6 +57,13 @@ impl ReferenceName {
             true => Self::parse(text),
             false => Self::parse(&format!("{HEADS}{text}")),
         }
+    }
+}
+
+impl ReferenceName {
+    /// The whole name.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -107,6 +115,29 @@ pub fn act_of(url: &HttpUrl) -> Option<(Verb, HttpUrl, Reference)> {
     let (verb, repository, reference) = found;
     let url = HttpUrl::from_parts(url.scheme, url.host.clone(), url.port, bare(repository)).ok()?;
     Some((verb, url, reference))
+}
+
+/// The act on a repository that a request belongs to, with each reference that it is about: those that a push says it
+/// changes, where that was read.
+pub fn acts_of(request: &Request) -> Option<(Verb, HttpUrl, Vec<Reference>)> {
+    let Resource::Url(url) = &request.resource else {
+        return None;
+    };
+    let (verb, repository, reference) = act_of(url)?;
+    let read = match request.arguments.get(argument::REFERENCES) {
+        Some(Argument::Text(text)) if verb == Verb::Push && reference == Reference::Any => Some(text),
+        _ => None,
+    };
+    let references = match read {
+        None => vec![reference],
+        // Git asks whether it may push, before it sends much: that changes nothing.
+        Some(text) if text.is_empty() => vec![Reference::Listed],
+        Some(text) => {
+            let named = |name| ReferenceName::parse(name).map_or(Reference::Any, Reference::Named);
+            text.split(' ').map(named).collect()
+        }
+    };
+    Some((verb, repository, references))
 }
 
 /// The HTTP requests that an act on a repository is made of, in each spelling of it: those that do it, then those that list

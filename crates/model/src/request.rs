@@ -122,6 +122,9 @@ pub mod argument {
     pub const CONTENT_LENGTH: &str = "content-length";
     /// True when an HTTP request brings a login of its own (`Authorization`, `Cookie`).
     pub const CREDENTIAL: &str = "credential";
+    /// The full names of the references that a push over HTTP says it changes, apart by blanks: a text. Absent where that was
+    /// not read.
+    pub const REFERENCES: &str = "references";
 }
 
 impl Request {

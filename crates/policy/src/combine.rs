@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    AbsPath, AddressClass, Code, Command, Decision, Host, HostPattern, Layer, Obligation, PathPattern, Reason, Request,
-    Resource, ResourcePattern, Verb, VerbPattern, Verdict, act_of, requests_of,
+    AbsPath, AddressClass, Argument, Code, Command, Decision, Host, HostPattern, Layer, Obligation, PathPattern,
+    Reason, Reference, Request, Resource, ResourcePattern, Verb, VerbPattern, Verdict, acts_of, argument, requests_of,
 };
 
 use crate::breadth::narrowness;
@@ -46,6 +46,14 @@ impl Policy {
         match &request.resource {
             Resource::Command(command) if command.forms().len() > 1 => {
                 self.each_form(request, command, |part| self.decide_one(part, &satisfied))
+            }
+            // What a push changes is judged one by one, and the strictest answer counts.
+            Resource::Url(_) => {
+                let parts = by_reference(request).into_iter();
+                let all = parts
+                    .map(|part| self.decide_one(&part, &satisfied))
+                    .reduce(Decision::and);
+                all.unwrap_or_else(|| self.decide_one(request, &satisfied))
             }
             _ => self.decide_one(request, &satisfied),
         }
@@ -343,9 +351,15 @@ fn other_views(request: &Request) -> Vec<(Request, bool)> {
         ..request.clone()
     };
     match &request.resource {
-        Resource::Url(url) => act_of(url)
+        Resource::Url(_) => acts_of(request)
             .into_iter()
-            .map(|(verb, url, reference)| (with(verb, Resource::Repository { url, reference }), false))
+            .map(|(verb, url, references)| {
+                let reference = match <[Reference; 1]>::try_from(references) {
+                    Ok([reference]) => reference,
+                    Err(_) => Reference::Any,
+                };
+                (with(verb, Resource::Repository { url, reference }), false)
+            })
             .collect(),
         Resource::Repository { url, .. } => requests_of(&request.verb, url)
             .into_iter()
@@ -357,6 +371,24 @@ fn other_views(request: &Request) -> Vec<(Request, bool)> {
             .collect(),
         _ => Vec::new(),
     }
+}
+
+/// The parts of a push that changes several references, each of which changes one.
+fn by_reference(request: &Request) -> Vec<Request> {
+    let Some((_, _, references)) = acts_of(request).filter(|(_, _, references)| references.len() > 1) else {
+        return Vec::new();
+    };
+    let part = |reference: &Reference| {
+        let name = match reference {
+            Reference::Named(name) => name.as_str().to_owned(),
+            // No name: then it is any.
+            Reference::Any | Reference::Listed => " ".into(),
+        };
+        let mut part = request.clone();
+        part.arguments.insert(argument::REFERENCES.into(), Argument::Text(name));
+        part
+    };
+    references.iter().map(part).collect()
 }
 
 /// The address that the request says is dialled, else the one that its host is.

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::diagnostic::{Diagnostic, Place, Severity, suggest};
 use crate::document::{Reader, RuleFile};
-use crate::opened::{unread, unread_branches};
+use crate::opened::unread;
 use crate::overlap;
 use crate::policy::Policy;
 use crate::preset::{self, BROKER, BUILTIN, CEILING, DEFAULT, EXTENDABLE, SIGN_IN};
@@ -510,7 +510,6 @@ impl<'a> Loader<'a> {
         if self.overlaps {
             self.diagnostics.extend(overlap::dead(&policy));
             self.diagnostics.extend(unread(policy.rules()));
-            self.diagnostics.extend(unread_branches(policy.rules()));
             self.diagnostics.extend(overlap::idle_limits(policy.rules()));
         }
         if self.diagnostics.iter().any(Diagnostic::is_error) {

@@ -134,28 +134,6 @@ pub(crate) fn unread(rules: &[Rule]) -> Vec<Diagnostic> {
     found
 }
 
-/// Complaints about pushes that this build cannot tell apart: of those that a rule lets change some branches only.
-pub(crate) fn unread_branches(rules: &[Rule]) -> Vec<Diagnostic> {
-    let own = rules
-        .iter()
-        .filter(|rule| rule.effect != Verdict::Deny && rule.follows_from.is_none());
-    let of_branches =
-        |rule: &&Rule| matches!(&rule.act().resource, ResourcePattern::Repository(own) if own.names_references());
-    let told = own.filter(of_branches).map(|rule| {
-        let message = format!(
-            "`{}` lets no push pass yet: this build does not read which branches a push changes",
-            rule.origin.act
-        );
-        let place = Place {
-            line: rule.origin.line,
-            column: rule.origin.column,
-        };
-        let hint = "without branches it is a rule on every push to the repository";
-        Diagnostic::new(Severity::Warning, &rule.origin.file, place, &message, Some(hint.into()))
-    });
-    told.collect()
-}
-
 impl Reader<'_> {
     /// `[network] roots`: files with certificates that servers may be verified by, besides those of the machine.
     pub(crate) fn roots(&mut self, item: &toml_edit::Item, span: Option<crate::diagnostic::Span>) {

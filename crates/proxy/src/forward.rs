@@ -28,6 +28,7 @@ use crate::heads;
 use crate::last::OWN_HOST;
 use crate::limits;
 use crate::links::{After, Destination, Link, Unsent};
+use crate::push::{self, Received};
 use crate::refusal::Refused;
 use crate::road::Road;
 use crate::secrets::{Expected, Stopped};
@@ -56,7 +57,7 @@ impl Gate {
         // Who waits to be told to go on has not begun its body, and is not to.
         let waits = head.headers.contains_key(header::EXPECT);
         let request = hyper::Request::from_parts(head, ());
-        let mut body = Some(body);
+        let mut body = Some(Received::from(body));
         match self.forward(road, caller, request, &mut body, seat).await {
             Ok(response) => response,
             Err(refused) => {
@@ -74,7 +75,7 @@ impl Gate {
         road: &Road,
         caller: &Caller,
         mut request: hyper::Request<()>,
-        body: &mut Option<Incoming>,
+        body: &mut Option<Received>,
         seat: Seat,
     ) -> Result<Response<Body>, Refused> {
         let written = format!("{} {}", request.method(), request.uri());
@@ -106,6 +107,10 @@ impl Gate {
         let asked = match describe(asked, request.headers()) {
             Ok(asked) => look.told(asked),
             Err(why) => return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await),
+        };
+        let asked = match body.as_mut().filter(|_| push::is_push(&url, request.headers())) {
+            Some(body) => with_references(asked, push::references(body).await),
+            None => asked,
         };
         let many = request.version() == Version::HTTP_2 && !web_socket;
         let wanted = Asked {
@@ -277,7 +282,7 @@ impl Gate {
 }
 
 /// Reads what is left of a body that goes nowhere, as far as it is short and comes soon.
-async fn read_away(mut body: Incoming) {
+async fn read_away(mut body: Received) {
     let reading = async {
         let mut left = limits::READ_AWAY;
         while let Some(Ok(frame)) = body.frame().await {
@@ -323,6 +328,16 @@ fn describe(mut asked: Request, headers: &HeaderMap) -> Result<Request, &'static
         asked.arguments.insert(name, Argument::Whole(length));
     }
     Ok(asked)
+}
+
+/// Says what a push changes, where that could be read.
+fn with_references(mut asked: Request, names: Option<String>) -> Request {
+    if let Some(names) = names {
+        asked
+            .arguments
+            .insert(argument::REFERENCES.into(), Argument::Text(names));
+    }
+    asked
 }
 
 /// Refuses, or gives up, what passes a bound of its permit.

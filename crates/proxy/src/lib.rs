@@ -34,6 +34,7 @@ mod links;
 mod names;
 mod prompt;
 mod publish;
+mod push;
 mod refusal;
 mod road;
 mod scrub;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bailiwick_gate::{Redeemed, SecretValue, ToSign};
 use bailiwick_model::{Code, HttpUrl, Obligation, Place, SecretName};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::body::{Body as _, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Uri};
 use sha2::{Digest as _, Sha256};
@@ -23,6 +23,7 @@ use crate::channel::Effect;
 use crate::inject::{self, Unfit};
 use crate::jar::Jar;
 use crate::limits;
+use crate::push::Received;
 use crate::scrub::Forms;
 use crate::standin::{Look, StandIn, StandIns};
 
@@ -98,7 +99,7 @@ impl Secrets {
     pub(crate) async fn put_in(
         &self,
         head: &mut hyper::http::request::Parts,
-        body: Incoming,
+        body: Received,
         url: &HttpUrl,
         look: &Look,
         effect: &Effect,
@@ -172,7 +173,7 @@ impl Secrets {
     async fn body(
         &self,
         head: &mut hyper::http::request::Parts,
-        body: Incoming,
+        body: Received,
         permitted: &[(&SecretName, &Place)],
         effect: &Effect,
         expected: &mut Expected,

@@ -1,5 +1,7 @@
 //! Git over HTTP as acts of its own: a fetch is no push, by whichever request.
 
+use bailiwick_model::{Argument, argument};
+
 use crate::{answer, policy, request};
 
 const ALLOWED: &str = "allow allowed-by-rule";
@@ -81,12 +83,22 @@ fn p4_which_branch_is_pushed_counts_as_the_worst_that_it_may_be() {
     ] {
         assert_eq!(answer(&policy, &request(act)), want, "{act}");
     }
-    let told: Vec<String> = policy.warnings().iter().map(ToString::to_string).collect();
-    assert!(
-        told.concat()
-            .contains("`push https://git.test/a agent/**` lets no push pass yet"),
-        "{told:?}"
-    );
+    for (changes, want) in [
+        ("refs/heads/agent/fix", ALLOWED),
+        ("refs/heads/agent/fix refs/heads/agent/more", ALLOWED),
+        ("", ALLOWED),
+        ("refs/heads/main", NO_RULE),
+        ("refs/heads/agent/fix refs/heads/main", NO_RULE),
+        ("refs/heads/main refs/heads/agent/fix", NO_RULE),
+        ("refs/heads/agent/fix refs/heads/agent/main", DENIED),
+        ("refs/heads/agent/fix no-name", DENIED),
+        ("refs/heads/agent/fix ", DENIED),
+    ] {
+        let mut push = request("POST https://git.test/a.git/git-receive-pack");
+        let text = Argument::Text(changes.into());
+        push.arguments.insert(argument::REFERENCES.into(), text);
+        assert_eq!(answer(&policy, &push), want, "{changes:?}");
+    }
 }
 
 #[test]
