@@ -248,6 +248,11 @@ impl Effect {
         self.begun = true;
     }
 
+    /// Notes how many bytes of the request's body were sent in all. Without it, all that was taken for it counts.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.passed.sent = Some(bytes);
+    }
+
     /// Notes how many bytes of the answer's body were received, besides those noted before.
     pub(crate) fn received(&mut self, bytes: u64) {
         self.passed.received = self.passed.received.saturating_add(bytes);

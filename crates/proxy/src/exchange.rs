@@ -109,6 +109,8 @@ pub(crate) struct Tally {
     received: AtomicU64,
     /// The request's body was longer than it may be.
     over: AtomicBool,
+    /// No more of the request's body is sent.
+    ended: AtomicBool,
 }
 
 impl Tally {
@@ -151,6 +153,12 @@ impl Upload {
             most: bounds.upload,
             tally,
         }
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        self.tally.ended.store(true, Ordering::Release);
     }
 }
 
@@ -300,7 +308,11 @@ impl Drop for Download {
         if self.body.is_end_stream() {
             self.over();
         }
-        let Some(effect) = self.effect.take() else { return };
+        let Some(mut effect) = self.effect.take() else { return };
+        // A server may answer before it has read: what is still on its way counts as all that may be sent.
+        if self.tally.ended.load(Ordering::Acquire) {
+            effect.sent(self.tally.sent.load(Ordering::Relaxed));
+        }
         let mut note = format!("status {}, {}, {}", self.status.as_u16(), self.tally, self.end);
         if self.tally.is_over() {
             note.push_str(", cut at the length that its body may have");

@@ -105,7 +105,10 @@ impl Gate {
         };
         let asked = Request::new(self.channel.task(), Verb::Http(method), Resource::Url(url.clone()));
         let asked = match describe(asked, request.headers()) {
-            Ok(asked) => look.told(asked),
+            Ok(asked) => look.told(without_body(
+                asked,
+                body.as_ref().is_none_or(|body| body.is_end_stream()),
+            )),
             Err(why) => return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await),
         };
         let asked = match body.as_mut().filter(|_| push::is_push(&url, request.headers())) {
@@ -336,6 +339,15 @@ fn with_references(mut asked: Request, names: Option<String>) -> Request {
         asked
             .arguments
             .insert(argument::REFERENCES.into(), Argument::Text(names));
+    }
+    asked
+}
+
+/// Tells that a request which says no length has no body. Of a method that changes nothing that is taken for granted.
+fn without_body(mut asked: Request, is_empty: bool) -> Request {
+    if is_empty && matches!(&asked.verb, Verb::Http(method) if !method.is_safe()) {
+        let length = asked.arguments.entry(argument::CONTENT_LENGTH.to_owned());
+        length.or_insert(Argument::Whole(0));
     }
     asked
 }

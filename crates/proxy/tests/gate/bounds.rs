@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
+use bailiwick_gate::Passed;
 use bailiwick_model::{Code, Digest, Obligation, Request, Verb};
 use bailiwick_testkit::{Answer, Root};
 use sha2::{Digest as _, Sha256};
@@ -98,6 +99,30 @@ fn p4_a_body_that_is_too_long_or_of_another_type_is_not_sent() {
     let get = world.get(&url);
     assert!(get.ends_with("reached"), "no body is of no type: {get}");
     settled(&world, "its body has 11 bytes, and may have 10");
+}
+
+#[test]
+fn p3_what_passed_is_told_for_budgets() {
+    let origin = patient();
+    let world = world(Vec::new());
+    let url = format!("http://a.test:{}/", origin.port());
+    let post = |text: &str| {
+        let length = text.len();
+        let request = format!("POST {url} HTTP/1.1\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}");
+        let answer = world.exchange(0, &request);
+        assert!(answer.ends_with("reached"), "{answer}");
+    };
+    post("01234");
+    post("");
+    settled(&world, "0 bytes sent, 7 received");
+    let counted = world.counted.lock().unwrap().clone();
+    for sent in [5, 0] {
+        let want = Passed {
+            sent: Some(sent),
+            received: 7,
+        };
+        assert!(counted.contains(&want), "{want:?} in {counted:?}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bailiwick_gate::{
-    Answer, Call, FrameReader, Handed, PROTOCOL, PermitTerms, Question, Redeemed, Refusal, SecretValue, decode,
+    Answer, Call, FrameReader, Handed, PROTOCOL, Passed, PermitTerms, Question, Redeemed, Refusal, SecretValue, decode,
     digest_of, encode,
 };
 use bailiwick_model::{Code, DecisionId, Host, HostPattern, Millis, Nonce, Obligation, Opened, Request, TaskId, Verb};
@@ -49,6 +49,9 @@ pub enum Seen {
 
 pub type Log = Arc<Mutex<Vec<Seen>>>;
 
+/// What passed of each exchange that was settled.
+pub type Counted = Arc<Mutex<Vec<Passed>>>;
+
 /// A resolver that knows a few names and writes down what it was asked.
 #[derive(Clone, Default)]
 pub struct Zone {
@@ -66,6 +69,7 @@ impl Resolve for Zone {
 
 pub struct World {
     pub log: Log,
+    pub counted: Counted,
     pub zone: Zone,
     pub addresses: Vec<SocketAddr>,
     pub channel: UnixStream,
@@ -91,7 +95,7 @@ fn far_future() -> Millis {
     Millis(u64::MAX / 2)
 }
 
-fn mediate(mut socket: UnixStream, log: &Log, rules: &(dyn Fn(&Request) -> Say + Send)) {
+fn mediate(mut socket: UnixStream, log: &Log, counted: &Counted, rules: &(dyn Fn(&Request) -> Say + Send)) {
     let mut reader = FrameReader::default();
     let mut buffer = [0u8; 65536];
     let mut number = 0u64;
@@ -182,6 +186,7 @@ fn mediate(mut socket: UnixStream, log: &Log, rules: &(dyn Fn(&Request) -> Say +
                     }
                 }
                 Call::Settle { call, settlement } => {
+                    counted.lock().unwrap().push(settlement.passed);
                     log.lock()
                         .unwrap()
                         .push(Seen::Settled(settlement.done, settlement.note));
@@ -310,11 +315,14 @@ impl World {
         let log = Log::default();
         let channel = ours.try_clone().unwrap();
         let written = Arc::clone(&log);
-        std::thread::spawn(move || mediate(ours, &written, &rules));
+        let counted = Counted::default();
+        let counts = Arc::clone(&counted);
+        std::thread::spawn(move || mediate(ours, &written, &counts, &rules));
         let resolver = zone.clone();
         let gate = std::thread::spawn(move || run(config, sockets, bailiwick_proxy::pairs().1, theirs, resolver));
         Self {
             log,
+            counted,
             zone,
             addresses,
             channel,
