@@ -291,6 +291,10 @@ impl Drop for SshServer {
 
 #[test]
 fn p5_an_ssh_server_is_known_by_its_key() {
+    let named = std::process::Command::new("id").arg("-un").output();
+    if !named.is_ok_and(|named| named.status.success()) {
+        return skip("OpenSSH starts for nobody whose user has no name");
+    }
     let server = SshServer::start();
     let port = server.port;
     let public = std::fs::read_to_string(server.folder.path().join("key.pub")).unwrap();
