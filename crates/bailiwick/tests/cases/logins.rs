@@ -125,7 +125,7 @@ fn c054_git_and_curl_log_in_with_a_stand_in_inside_basic() {
             kit.write("bailiwick.toml", &rule);
             kit.run(&["trust"]).ok();
             let line = format!(
-                "cd /tmp && git config --global user.email t@t.test && git config --global user.name T && \
+                "cd ${{TMPDIR:-/tmp}} && git config --global user.email t@t.test && git config --global user.name T && \
                  git config --global credential.helper '!f() {{ echo username=bot; echo password=$KEY; }}; f' && \
                  git clone -q {url} c && cd c && echo one >one && git add -A && git commit -qm one && git push -q origin HEAD:main && \
                  git fetch -q && curl -s -o /dev/null -w '%{{http_code}}\\n' -u bot:$KEY '{url}/info/refs?service=git-upload-pack' && \
