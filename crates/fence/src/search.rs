@@ -32,6 +32,8 @@ const MAX_DEPTH: usize = 400;
 const ALONE: usize = 200;
 /// Most threads that walk.
 const MAX_WALKERS: usize = 8;
+/// The stack of one, in bytes: what the first thread of a process has.
+const WALKER_STACK: usize = 8 * 1024 * 1024;
 
 /// A place that is to be protected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -354,7 +356,9 @@ impl<'a> Walk<'a> {
                     walk.sharing = true;
                     walk.what_is_left(shared).map(|()| walk)
                 };
-                std::thread::Builder::new().spawn_scoped(scope, walk).ok()
+                // As deep as one thread alone may walk.
+                let thread = std::thread::Builder::new().stack_size(WALKER_STACK);
+                thread.spawn_scoped(scope, walk).ok()
             });
             let walkers: Vec<_> = walkers.collect();
             let own = self.what_is_left(shared);

@@ -227,18 +227,11 @@ impl Reader<'_> {
             Ok(pattern) => pattern,
             Err((message, hint)) => return self.error(run_span, &message, hint),
         };
-        let place = self.place(run_span.as_ref());
         let act = Act {
             verb: VerbPattern::One(Verb::Broker),
             resource: ResourcePattern::Command(Box::new(pattern.clone())),
         };
-        let origin = RuleRef {
-            layer: self.layer,
-            file: self.name.into(),
-            line: place.line,
-            column: place.column,
-            act: act.to_string(),
-        };
+        let origin = self.origin(run_span.as_ref(), &act);
         let effect = if ask { Verdict::Ask } else { Verdict::Allow };
         let written = Rule::written(effect, act, &origin, reason.as_deref(), self.reading);
         self.file.rules.extend(written);

@@ -5,7 +5,7 @@
 //! Not here: what a single rule means (`entry`), which files there are (`load`), files of other tools (`foreign`).
 
 use bailiwick_gate::Reading;
-use bailiwick_model::{Anchors, Layer, Verdict};
+use bailiwick_model::{Act, Anchors, Layer, RuleRef, Verdict};
 use toml_edit::{Item, TableLike};
 
 use crate::diagnostic::{Diagnostic, Place, Severity, Span, suggest};
@@ -235,6 +235,18 @@ impl<'a> Reader<'a> {
 
     pub fn unknown(&mut self, key: &str, span: Option<Span>, known: &[&str]) {
         self.error(span, &format!("`{key}` is not a known key"), Some(suggest(key, known)));
+    }
+
+    /// Where a rule was written, and as what act.
+    pub fn origin(&self, span: Option<&Span>, act: &Act) -> RuleRef {
+        let place = self.place(span);
+        RuleRef {
+            layer: self.layer,
+            file: self.name.into(),
+            line: place.line,
+            column: place.column,
+            act: act.to_string(),
+        }
     }
 
     pub fn table(&mut self, item: &Item, key: &str, span: Option<Span>, read: impl FnOnce(&mut Self, &dyn TableLike)) {

@@ -5,8 +5,8 @@
 use std::net::IpAddr;
 
 use bailiwick_model::{
-    Act, ActError, AddressClass, Host, HostPattern, Layer, Level, ProgramPattern, Request, ResourcePattern, RuleRef,
-    TaskId, Verb, VerbPattern, Verdict,
+    Act, ActError, AddressClass, Host, HostPattern, Layer, Level, ProgramPattern, Request, ResourcePattern, TaskId,
+    Verb, VerbPattern, Verdict,
 };
 use toml_edit::{Item, TableLike, Value};
 
@@ -209,14 +209,7 @@ impl Reader<'_> {
         {
             return self.error(span, &message, Some(hint));
         }
-        let place = self.place(span.as_ref());
-        let origin = RuleRef {
-            layer: self.layer,
-            file: self.name.into(),
-            line: place.line,
-            column: place.column,
-            act: act.to_string(),
-        };
+        let origin = self.origin(span.as_ref(), &act);
         let mut rules = Rule::written(effect, act, &origin, entry.reason.as_deref(), self.reading);
         rules.iter_mut().for_each(|rule| rule.limit(&limits));
         let (inside, outside) = match effect {

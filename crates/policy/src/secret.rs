@@ -7,8 +7,8 @@
 
 use bailiwick_model::{
     ANY_PORT, AbsPath, Act, AddressClass, Argument, Code, Decision, HostPattern, HttpUrl, Layer, Obligation, Place,
-    Request, Resource, ResourcePattern, RuleRef, Scheme, SecretName, SecretPattern, TaskId, UrlPattern, Verb,
-    VerbPattern, Verdict, argument,
+    Request, Resource, ResourcePattern, Scheme, SecretName, SecretPattern, TaskId, UrlPattern, Verb, VerbPattern,
+    Verdict, argument,
 };
 use toml_edit::{Item, TableLike};
 
@@ -342,14 +342,7 @@ impl Reader<'_> {
             verb: VerbPattern::One(Verb::Use),
             resource: ResourcePattern::Secret(SecretPattern::One(secret)),
         };
-        let place = self.place(span.as_ref());
-        let origin = RuleRef {
-            layer: self.layer,
-            file: self.name.into(),
-            line: place.line,
-            column: place.column,
-            act: act.to_string(),
-        };
+        let origin = self.origin(span.as_ref(), &act);
         let effect = if ask { Verdict::Ask } else { Verdict::Allow };
         let rules = Rule::written(effect, act, &origin, None, self.reading);
         self.file.rules.extend(rules);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bailiwick_model::Obligation;
+use bailiwick_model::{Obligation, media_type};
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderMap};
@@ -83,8 +83,7 @@ impl Bounds {
             return None;
         }
         let line = headers.get(header::CONTENT_TYPE).and_then(|line| line.to_str().ok());
-        let own = line.unwrap_or_default().split(';').next().unwrap_or_default();
-        let own = own.trim().to_ascii_lowercase();
+        let own = media_type(line.unwrap_or_default());
         let fits = self.types.iter().all(|set| set.contains(&own));
         (!fits).then(|| "its body is of a type that it may not have".to_owned())
     }

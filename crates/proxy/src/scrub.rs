@@ -359,6 +359,21 @@ mod tests {
         assert_eq!(stream.finish(&forms()), b"ghp_r/");
     }
 
+    /// Has a stream look through bytes that come cut like this.
+    fn in_pieces(forms: &Forms, bytes: &[u8], cuts: &[usize]) -> (Stream, Vec<u8>) {
+        let (mut stream, mut out, mut rest) = (Stream::new(), Vec::new(), bytes);
+        for cut in cuts.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (now, later) = rest.split_at((*cut).min(rest.len()));
+            out.extend(stream.push(forms, now));
+            rest = later;
+        }
+        out.extend(stream.finish(forms));
+        (stream, out)
+    }
+
     proptest! {
         #[test]
         fn p9_no_cut_of_a_stream_lets_a_value_through(
@@ -372,16 +387,7 @@ mod tests {
             forms.add(&value, b"");
             let whole = [before.as_slice(), &value, &after].concat();
             let whole = if coded { STANDARD.encode(&whole).into_bytes() } else { whole };
-            let mut stream = Stream::new();
-            let mut out = Vec::new();
-            let mut rest = whole.as_slice();
-            for cut in cuts.iter().cycle() {
-                if rest.is_empty() { break; }
-                let (now, later) = rest.split_at((*cut).min(rest.len()));
-                out.extend(stream.push(&forms, now));
-                rest = later;
-            }
-            out.extend(stream.finish(&forms));
+            let (stream, out) = in_pieces(&forms, &whole, &cuts);
             prop_assert_eq!(out.len(), whole.len());
             prop_assert!(stream.has_found());
             let mut at_once = whole.clone();
@@ -396,16 +402,7 @@ mod tests {
         #[test]
         fn what_holds_no_value_is_unchanged(text in "[a-e ]{0,300}", cuts in proptest::collection::vec(1usize..50, 1..9)) {
             let forms = forms();
-            let mut stream = Stream::new();
-            let mut out = Vec::new();
-            let mut rest = text.as_bytes();
-            for cut in cuts.iter().cycle() {
-                if rest.is_empty() { break; }
-                let (now, later) = rest.split_at((*cut).min(rest.len()));
-                out.extend(stream.push(&forms, now));
-                rest = later;
-            }
-            out.extend(stream.finish(&forms));
+            let (_, out) = in_pieces(&forms, text.as_bytes(), &cuts);
             prop_assert_eq!(out, text.into_bytes());
         }
     }
