@@ -19,6 +19,7 @@ mod secret;
 mod start;
 mod store;
 mod wire;
+mod written;
 
 pub use client::{Client, ClientFault, Reply};
 pub use handed::{Handed, HandedFault, MAX_HANDED};
@@ -35,3 +36,4 @@ pub use store::{Store, StoreFault, TaskRow, TaskState};
 pub use wire::{
     Answer, Call, FrameReader, GateKind, MAX_FRAME, PROTOCOL, WireFault, decode, digest_of, encode, encode_in,
 };
+pub use written::{RequestDigest, Written};

@@ -28,6 +28,7 @@ mod policy;
 mod preset;
 #[cfg(test)]
 mod proofs;
+mod remembered;
 mod rule;
 mod secret;
 mod settings;
