@@ -12,6 +12,7 @@ use bailiwick_authority::Authority;
 use bailiwick_commands::Grammars;
 use bailiwick_gate::{Reading, Start};
 use bailiwick_mediator::{Clearances, Grant, Purpose, Rules, Snapshot, decide};
+use bailiwick_model::GrantId;
 use bailiwick_model::{
     AbsPath, Act, Anchors, Argument, Capability, Host, HttpUrl, Label, Millis, Obligation, Request, Resource, Tag,
     Verb, argument, words_of,
@@ -223,7 +224,7 @@ fn snapshot(case: &Case, policy: Arc<dyn Rules>) -> Snapshot {
         asking.approver_present = true;
         let against = decide(&read(&granted.against).expect("a request"), &asking);
         let capability = Capability::of(act(&granted.act));
-        state.grants = [Grant::of(capability, against)].into();
+        state.grants = [Grant::of(GrantId([1; 6]), capability, against)].into();
     }
     state
 }
