@@ -12,6 +12,7 @@ mod columns;
 mod commands;
 mod context;
 mod daemon;
+mod desk;
 mod failure;
 mod git;
 mod line;
