@@ -3,8 +3,8 @@
 //! Promises: P4 (a task that is unknown or has ended is denied everything), P10, P11 (when a task ends, so do its
 //! permits). Not here: deciding (`decide`), committing and settling (`commit`).
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bailiwick_authority::Authority;
 use bailiwick_gate::{Clock, Ledger, LedgerFault, Random};
@@ -98,6 +98,8 @@ pub struct Mediator {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) questions: Questions,
     tasks: RwLock<HashMap<TaskId, Arc<Task>>>,
+    /// Who is there and watches.
+    watching: Mutex<Arc<BTreeSet<String>>>,
 }
 
 impl Mediator {
@@ -109,6 +111,7 @@ impl Mediator {
             random,
             questions: Questions::default(),
             tasks: RwLock::default(),
+            watching: Mutex::default(),
         }
     }
 
@@ -136,7 +139,7 @@ impl Mediator {
         let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
         let _writer = lock(&task.writer);
         let event = Event::TaskStarted {
-            principal: task.principal.clone(),
+            principal: task.principal.to_string(),
             context: task.context.clone(),
             command: task.command.clone(),
             rules: task.policy.digest(),
@@ -194,9 +197,22 @@ impl Mediator {
     /// What would be decided about a request, now; nothing is recorded, reserved or allowed by it.
     pub fn question(&self, request: &Request) -> Decision {
         match self.task(request.task) {
-            Some(task) => decide(request, &task.snapshot(self.clock.now(), Purpose::Question)),
+            Some(task) => decide(
+                request,
+                &task.snapshot(self.clock.now(), Purpose::Question, self.approvers_present()),
+            ),
             None => unknown_task(request.task),
         }
+    }
+
+    /// Says who is there and watches, from now on: each a person with a live session, by the name that rules know.
+    pub fn watched_by(&self, people: BTreeSet<String>) {
+        *lock(&self.watching) = Arc::new(people);
+    }
+
+    /// Who is there and watches.
+    pub fn approvers_present(&self) -> Arc<BTreeSet<String>> {
+        Arc::clone(&lock(&self.watching))
     }
 
     pub(crate) fn task(&self, id: TaskId) -> Option<Arc<Task>> {

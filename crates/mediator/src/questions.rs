@@ -124,7 +124,8 @@ impl Mediator {
             (true, None) => asker.deny(deny(Code::UnknownTask)),
             (true, Some(task)) => {
                 let expires = Millis(now.0.saturating_add(GRANT_LIFE));
-                let grant = Grant::once(waiting.digest, waiting.against.clone(), expires);
+                let grant =
+                    Grant::once(waiting.digest, waiting.against.clone(), expires).given_by([principal.to_owned()]);
                 {
                     let _writer = lock(&task.writer);
                     task.state().grant_once(grant, now);

@@ -11,6 +11,7 @@ mod budgets;
 mod differential;
 mod gates;
 mod house;
+mod oversight;
 mod properties;
 mod questions;
 mod redeem;
