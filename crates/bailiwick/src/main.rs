@@ -23,7 +23,6 @@ mod promises;
 mod protocol;
 mod terminal;
 mod toolchains;
-mod visible;
 
 use std::process::ExitCode;
 

@@ -1,5 +1,6 @@
 //! What deciding needs of a set of rules.
 
+use bailiwick_gate::MayAnswer;
 use bailiwick_model::{AbsPath, Budget, Decision, Digest, Obligation, Request, RuleRef, Verb};
 use bailiwick_policy::{Moment, Policy};
 
@@ -19,9 +20,9 @@ pub trait Rules: Send + Sync {
         None
     }
 
-    /// True when this person may answer a question about a request that has waited for so many milliseconds.
-    fn may_answer(&self, _who: &str, _request: &Request, _waited: u64) -> bool {
-        true
+    /// Who may answer a question about a request; none for everybody who is an approver at all.
+    fn approvers_of(&self, _request: &Request) -> Option<Vec<MayAnswer>> {
+        None
     }
 
     /// The trees that the rules may allow as a whole, for standing permits.
@@ -54,8 +55,8 @@ impl Rules for Policy {
         Policy::conditions(self, request, duties, moment)
     }
 
-    fn may_answer(&self, who: &str, request: &Request, waited: u64) -> bool {
-        self.settings().oversight.may_answer(who, request, waited)
+    fn approvers_of(&self, request: &Request) -> Option<Vec<MayAnswer>> {
+        self.settings().oversight.approvers_of(request)
     }
 
     fn tree_candidates(&self) -> Vec<(Verb, AbsPath)> {

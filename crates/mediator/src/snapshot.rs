@@ -10,13 +10,14 @@ use bailiwick_authority::{Authority, act_covers, covers};
 use bailiwick_flow::Clearance;
 use bailiwick_gate::digest_of;
 use bailiwick_model::{
-    Act, Capability, Code, Constraints, Decision, Digest, Label, Millis, Reason, Request, Resource, Tag, TaskId, Verb,
-    Verdict,
+    Act, Capability, Code, Constraints, Decision, Digest, GrantId, Label, Millis, Reason, Request, Resource, Tag,
+    TaskId, Verb, Verdict,
 };
 
 use bailiwick_policy::FOUR_EYES;
 
 use crate::budget::Spent;
+use crate::grants::Taken;
 use crate::rules::Rules;
 
 /// What the answer is for.
@@ -31,8 +32,10 @@ pub enum Purpose {
 }
 
 /// A person's yes to a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Grant {
+    /// What it is known by.
+    pub id: GrantId,
     /// What was granted. Where the yes was to one request, its acts are empty: only the constraints count.
     pub capability: Capability,
     /// The decision that asked.
@@ -41,34 +44,40 @@ pub struct Grant {
     pub only: Option<Digest>,
     /// Who gave it: each person once.
     pub by: BTreeSet<String>,
+    /// True when it outlives its task, and each use must be kept.
+    pub(crate) is_kept: bool,
+    /// How many uses are taken, in all tasks in which it holds.
+    pub(crate) taken: Taken,
 }
 
 impl Grant {
     /// A yes to what a capability covers.
-    pub fn of(capability: Capability, against: Decision) -> Self {
+    pub fn of(id: GrantId, capability: Capability, against: Decision) -> Self {
         Self {
+            id,
             capability,
             against,
             only: None,
             by: BTreeSet::new(),
+            is_kept: false,
+            taken: Taken::default(),
         }
     }
 
     /// A yes to one request, once, until it expires.
-    pub fn once(request: Digest, against: Decision, expires: Millis) -> Self {
+    pub fn once(id: GrantId, request: Digest, against: Decision, expires: Millis) -> Self {
         let constraints = Constraints {
             count: Some(1),
             expires: Some(expires),
             ..Constraints::default()
         };
+        let capability = Capability {
+            acts: Vec::new(),
+            constraints,
+        };
         Self {
-            capability: Capability {
-                acts: Vec::new(),
-                constraints,
-            },
-            against,
             only: Some(request),
-            by: BTreeSet::new(),
+            ..Self::of(id, capability, against)
         }
     }
 
@@ -109,13 +118,21 @@ impl Grant {
         }
         let asks = |decision: &Decision| decision.reasons.iter().any(is_ask);
         let seen = |ask: &Reason| {
-            let same = |own: &Reason| is_ask(own) && own.code == ask.code && own.rule == ask.rule;
+            let same = |own: &Reason| is_ask(own) && own.code == ask.code && is_same(own, ask);
             self.against.reasons.iter().any(same)
         };
         decision.verdict == Verdict::Ask
             && asks(decision)
             && decision.reasons.iter().filter(|reason| is_ask(reason)).all(seen)
             && self.covers(request, now)
+    }
+}
+
+/// True for the same words in the same file: where in it they stand may change while a grant holds.
+fn is_same(one: &Reason, other: &Reason) -> bool {
+    match (&one.rule, &other.rule) {
+        (Some(one), Some(other)) => one.layer == other.layer && one.file == other.file && one.act == other.act,
+        (one, other) => one == other,
     }
 }
 

@@ -69,6 +69,8 @@ codes! {
     NotGranted = "not-granted",
     /// A person was asked, and said no.
     AnsweredNo = "answered-no",
+    /// A person was asked, and wants to know more first.
+    TellMore = "tell-more",
     /// A person was asked, and nobody answered in time.
     QuestionLapsed = "question-lapsed",
     /// Whoever asked went away before there was an answer.

@@ -129,10 +129,7 @@ impl Channel {
             Some(Outcome::Allow(permit)) => permit,
             Some(Outcome::Deny(refusal)) => return Err(self.refused(refusal, request.to_string())),
             Some(Outcome::Ask(question)) => {
-                let refusal = Refusal {
-                    id: question.id,
-                    code: Code::QuestionWithdrawn,
-                };
+                let refusal = Refusal::new(question.id, Code::QuestionWithdrawn);
                 return Err(self.refused(refusal, request.to_string()));
             }
             None => return Err(Refused::unavailable(request.to_string())),
@@ -149,7 +146,7 @@ impl Channel {
             }),
             Err(fault) => {
                 self.settle(nonce, false, fault.to_string(), Passed::default());
-                let refusal = Refusal { id, code: fault.code() };
+                let refusal = Refusal::new(id, fault.code());
                 Err(self.refused(refusal, request.to_string()))
             }
         }
@@ -432,7 +429,7 @@ impl Line {
                 }
             }
             // Whether the mediator could take it is in its own record; there is nothing left to do here.
-            Reply::Settled(..) => {}
+            Reply::Settled(..) | Reply::Revoked(_) => {}
             Reply::Redeemed(call, redeemed) => {
                 if let Some(asker) = self.redeems.remove(&call) {
                     let _ = asker.send(redeemed);

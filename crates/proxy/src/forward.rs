@@ -139,7 +139,7 @@ impl Gate {
             let id = reached.effect.spent().decision();
             reached.effect.settle(false, why.as_str());
             let code = Code::LimitReached;
-            return Err(Refused::new(Refusal { id, code }, asked.to_string()).because(&why));
+            return Err(Refused::new(Refusal::new(id, code), asked.to_string()).because(&why));
         }
         let Some(body) = body.take() else {
             return Err(Refused::unavailable(asked.to_string()));
@@ -200,7 +200,7 @@ impl Gate {
             Err(NoAnswer::Unreached(UpstreamFault { code, why })) => {
                 let id = effect.spent().decision();
                 effect.settle(false, why.as_str());
-                return Err(Refused::new(Refusal { id, code }, asked.to_string()));
+                return Err(Refused::new(Refusal::new(id, code), asked.to_string()));
             }
             Err(NoAnswer::Late) => return Err(past(effect, asked, "no answer in the time that it may take")),
             Err(NoAnswer::Broken(_)) if tally.is_over() => {
@@ -354,10 +354,7 @@ fn without_body(mut asked: Request, is_empty: bool) -> Request {
 
 /// Refuses, or gives up, what passes a bound of its permit.
 fn past(effect: Effect, asked: &Request, why: &str) -> Refused {
-    let refusal = Refusal {
-        id: effect.spent().decision(),
-        code: Code::LimitReached,
-    };
+    let refusal = Refusal::new(effect.spent().decision(), Code::LimitReached);
     effect.settle(true, why);
     Refused::new(refusal, asked.to_string()).because(why)
 }
@@ -390,10 +387,7 @@ fn switch(mut response: Response<Incoming>, client: OnUpgrade, seat: Seat, effec
 
 /// What is said when the server takes the connection and then does not answer in HTTP.
 fn broken(effect: Effect, asked: &Request, fault: &hyper::Error) -> Refused {
-    let refusal = Refusal {
-        id: effect.spent().decision(),
-        code: Code::UpstreamUnreachable,
-    };
+    let refusal = Refusal::new(effect.spent().decision(), Code::UpstreamUnreachable);
     effect.settle(true, format!("no answer: {fault}"));
     Refused::new(refusal, asked.to_string())
 }

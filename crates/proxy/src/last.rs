@@ -94,10 +94,7 @@ mod tests {
     fn only_the_last_refusals_can_be_asked_for() {
         let last = Last::default();
         for number in 0..20u8 {
-            last.remember(Refusal {
-                id: DecisionId([number; 6]),
-                code: Code::NoRule,
-            });
+            last.remember(Refusal::new(DecisionId([number; 6]), Code::NoRule));
         }
         assert_eq!(last.kept.lock().unwrap().len(), KEPT);
         assert_eq!(last.kept.lock().unwrap()[0].id, DecisionId([19; 6]));

@@ -6,21 +6,21 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bailiwick_gate::desk::{Answer, Asked};
 use bailiwick_model::Millis;
 
-use super::choose;
 use crate::cli::ApproveArgs;
 use crate::failure::{Done, Exit, Failure};
 use crate::link::Link;
 use crate::places::Places;
-use crate::protocol::{PersonAnswer, PersonCall, WaitingAct};
-use crate::visible::visible;
+use crate::protocol::{PersonAnswer, PersonCall};
+use bailiwick_model::visible;
 
 /// What stands before the id of a question.
 const HEAD: &str = "q-";
 
 /// The line that tells of a question, and how to answer it.
-pub fn waits(waiting: &WaitingAct) -> String {
+pub fn waits(waiting: &Asked) -> String {
     format!(
         "bailiwick: waits for you: `bailiwick approve {HEAD}{}`: {}\n",
         waiting.id, waiting.act
@@ -35,19 +35,26 @@ pub fn run(args: &ApproveArgs) -> Done {
             None => list(&[], args.json),
         };
     };
-    link.say(&PersonCall::Questions)?;
-    let PersonAnswer::Questions(all) = link.hear()? else {
-        return Err(Failure::fault("the daemon answered something that was not asked"));
-    };
+    let all = link.questions()?;
     let Some(wanted) = &args.question else {
         return list(&all, args.json);
     };
     let waiting = among(&all, wanted)?;
-    link.say(&PersonCall::Answer {
-        id: waiting.id,
-        yes: !args.no,
+    let answer = match args.no {
+        true => Some(Answer::No { word: None }),
+        false => Answer::once(waiting),
+    };
+    let answer = answer.ok_or_else(|| {
+        Failure::usage("a yes to this cannot be said as an act for the next task")
+            .hint("its task has ended: start it again, and answer then")
     })?;
-    choose::done(link.hear()?)?;
+    let id = waiting.id;
+    link.say(&PersonCall::Answer { id, answer, by: None })?;
+    match link.hear()? {
+        PersonAnswer::Closed(Ok(_)) => {}
+        PersonAnswer::Closed(Err(fault)) => return Err(Failure::fault(fault.to_string())),
+        _ => return Err(Failure::fault("the daemon answered something that was not asked")),
+    }
     if args.json {
         tellln!(
             "{}",
@@ -66,7 +73,7 @@ fn unknown(wanted: &str) -> Failure {
         .hint("`bailiwick approve` lists those that do; a question ends with its deadline, or with whoever asked")
 }
 
-fn among<'a>(all: &'a [WaitingAct], wanted: &str) -> Result<&'a WaitingAct, Failure> {
+fn among<'a>(all: &'a [Asked], wanted: &str) -> Result<&'a Asked, Failure> {
     let id = wanted.strip_prefix(HEAD).unwrap_or(wanted).to_ascii_lowercase();
     let mut found = all
         .iter()
@@ -82,7 +89,7 @@ fn among<'a>(all: &'a [WaitingAct], wanted: &str) -> Result<&'a WaitingAct, Fail
     }
 }
 
-fn list(all: &[WaitingAct], json: bool) -> Done {
+fn list(all: &[Asked], json: bool) -> Done {
     let code = if all.is_empty() {
         ExitCode::SUCCESS
     } else {

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::failure::{Done, Exit, Failure};
 use crate::line::{Judged, answer, judge, strictest};
 use crate::places::Places;
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// Which verbs there are.
 const VERBS: &str = "files: read, write, create, delete, keep; commands: run, broker; network: tunnel, resolve, fetch, push, GET, POST and the other methods; secrets: use";
@@ -47,7 +47,7 @@ pub fn run(args: &CanArgs) -> Done {
     } else {
         crate::talk::tell(&advice::told(&request, &decision, &context.root));
         if let Some(note) = note {
-            tellln!("  note: {}", crate::visible::visible(&note));
+            tellln!("  note: {}", bailiwick_model::visible(&note));
         }
     }
     Ok(ended(decision.verdict))

@@ -20,7 +20,7 @@ use crate::daemon::plan::PROXY_PORT;
 use crate::failure::{Done, Failure};
 use crate::places::Places;
 use crate::protocol::RefusedAct;
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// The variable that tells a program that it runs inside.
 const INSIDE: &str = "BAILIWICK";

@@ -110,8 +110,10 @@ impl Line {
                                     let _ = waits.try_send(outcome);
                                 }
                             }
+                            // What goes on is not this gate's: connections are the network gate's, commands outside the daemon's.
                             Ok(
-                                Reply::Ready
+                                Reply::Revoked(_)
+                                | Reply::Ready
                                 | Reply::Told(_)
                                 | Reply::Waits(..)
                                 | Reply::Settled(..)

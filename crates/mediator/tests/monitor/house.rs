@@ -365,10 +365,7 @@ fn serve(mediator: Arc<Mediator>, task: TaskId, mut socket: UnixStream) {
 }
 
 fn gone() -> Refusal {
-    Refusal {
-        id: DecisionId([0; 6]),
-        code: Code::MediatorUnavailable,
-    }
+    Refusal::new(DecisionId([0; 6]), Code::MediatorUnavailable)
 }
 
 impl bailiwick_gate::Mediator for SocketGate {

@@ -11,7 +11,6 @@ mod budgets;
 mod differential;
 mod gates;
 mod house;
-mod oversight;
 mod properties;
 mod questions;
 mod redeem;

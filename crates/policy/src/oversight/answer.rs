@@ -2,6 +2,9 @@
 //!
 //! Promises: P2 (every layer that names approvers must name this one for this), P4 (whoever no layer's list has may not).
 
+use std::collections::BTreeSet;
+
+use bailiwick_gate::MayAnswer;
 use bailiwick_model::Request;
 
 use super::{Approvers, Named, Oversight};
@@ -20,6 +23,13 @@ impl Named {
 }
 
 impl Approvers {
+    /// All who may ever answer about this, each after so many seconds.
+    fn all<'a>(&'a self, request: &Request) -> Vec<(u64, &'a Named)> {
+        let now = self.named.iter().map(|named| (0, named));
+        let later = self.escalate.iter().map(|(after, named)| (*after, named));
+        now.chain(later).filter(|(_, named)| named.may(request)).collect()
+    }
+
     /// Those who may answer about this, a question having waited for so many seconds.
     fn of<'a>(&'a self, request: &'a Request, waited: u64) -> impl Iterator<Item = &'a Named> {
         let later = self.escalate.iter().filter(move |(after, _)| *after <= waited);
@@ -39,6 +49,34 @@ impl Oversight {
         let seconds = waited / 1000;
         let mut layers = self.approvers.values();
         layers.all(|layer| layer.of(request, seconds).any(|named| named.name == who))
+    }
+
+    /// Those who may answer about a request, each after some time of waiting, in the order of their names; none where no layer
+    /// names anybody.
+    pub fn approvers_of(&self, request: &Request) -> Option<Vec<MayAnswer>> {
+        if !self.names_approvers() {
+            return None;
+        }
+        let layers: Vec<Vec<(u64, &Named)>> = self.approvers.values().map(|layer| layer.all(request)).collect();
+        let names: BTreeSet<&str> = layers.iter().flatten().map(|(_, named)| named.name.as_str()).collect();
+        let of = |name: &str| {
+            let mut may = MayAnswer {
+                name: name.to_owned(),
+                after: 0,
+                within: Vec::new(),
+            };
+            for layer in &layers {
+                let own = || layer.iter().filter(|(_, named)| named.name == name);
+                let first = own().map(|(after, _)| *after).min()?;
+                may.after = may.after.max(first);
+                if own().all(|(_, named)| !named.may.is_empty()) {
+                    let acts = own().flat_map(|(_, named)| &named.may);
+                    may.within.push(acts.map(|rule| rule.act().clone()).collect());
+                }
+            }
+            Some(may)
+        };
+        Some(names.into_iter().filter_map(of).collect())
     }
 
     /// After how many seconds further people may answer about a request: each such time, in order.
