@@ -6,14 +6,13 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bailiwick_gate::desk::{Answer, Asked};
+use bailiwick_gate::desk::{Answer, Asked, Desk as _, DeskFault};
 use bailiwick_model::Millis;
 
 use crate::cli::ApproveArgs;
+use crate::desk::{PathDesk, person};
 use crate::failure::{Done, Exit, Failure};
-use crate::link::Link;
 use crate::places::Places;
-use crate::protocol::{PersonAnswer, PersonCall};
 use bailiwick_model::visible;
 
 /// What stands before the id of a question.
@@ -29,13 +28,8 @@ pub fn waits(waiting: &Asked) -> String {
 
 /// Runs the command.
 pub fn run(args: &ApproveArgs) -> Done {
-    let Some(mut link) = Link::to_running(&Places::find()?)? else {
-        return match &args.question {
-            Some(wanted) => Err(unknown(wanted)),
-            None => list(&[], args.json),
-        };
-    };
-    let all = link.questions()?;
+    let desk = PathDesk::new(Places::find()?);
+    let all = desk.asked().map_err(failed)?;
     let Some(wanted) = &args.question else {
         return list(&all, args.json);
     };
@@ -48,13 +42,7 @@ pub fn run(args: &ApproveArgs) -> Done {
         Failure::usage("a yes to this cannot be said as an act for the next task")
             .hint("its task has ended: start it again, and answer then")
     })?;
-    let id = waiting.id;
-    link.say(&PersonCall::Answer { id, answer, by: None })?;
-    match link.hear()? {
-        PersonAnswer::Closed(Ok(_)) => {}
-        PersonAnswer::Closed(Err(fault)) => return Err(Failure::fault(fault.to_string())),
-        _ => return Err(Failure::fault("the daemon answered something that was not asked")),
-    }
+    desk.answer(waiting.id, &answer, &person()).map_err(failed)?;
     if args.json {
         tellln!(
             "{}",
@@ -66,6 +54,10 @@ pub fn run(args: &ApproveArgs) -> Done {
         tellln!("yes, once: {}", waiting.act);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn failed(fault: DeskFault) -> Failure {
+    Failure::fault(fault.to_string())
 }
 
 fn unknown(wanted: &str) -> Failure {
