@@ -209,6 +209,21 @@ pub struct ApproveArgs {
     /// Say no
     #[arg(long, requires = "question")]
     pub no: bool,
+    /// With a no: say this to the agent
+    #[arg(long, requires = "no", value_name = "WORDS")]
+    pub word: Option<String>,
+    /// Say neither: have the agent tell more first
+    #[arg(long, requires = "question", conflicts_with_all = ["no", "offer"], value_name = "WORDS")]
+    pub more: Option<String>,
+    /// Say yes to this offer, by its number; without one to the request alone, once
+    #[arg(long, requires = "question", conflicts_with = "no", value_name = "N")]
+    pub offer: Option<usize>,
+    /// With an offer: how often, and how long
+    #[command(flatten)]
+    pub terms: TermsArgs,
+    /// With an offer: where it holds
+    #[arg(long, requires = "offer", value_name = "WHERE", value_parser = scope, default_missing_value = "task")]
+    pub scope: Option<bailiwick_gate::desk::Scope>,
     /// Answer as JSON
     #[arg(long)]
     pub json: bool,
@@ -534,6 +549,14 @@ pub struct JsonArg {
     /// Answer as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+fn scope(word: &str) -> Result<bailiwick_gate::desk::Scope, String> {
+    match word {
+        "task" => Ok(bailiwick_gate::desk::Scope::Task),
+        "context" => Ok(bailiwick_gate::desk::Scope::Context),
+        _ => Err("it is `task` (this task) or `context` (every task of this context)".into()),
+    }
 }
 
 fn level(word: &str) -> Result<Level, String> {
