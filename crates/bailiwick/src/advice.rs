@@ -8,7 +8,7 @@ use bailiwick_model::{
 
 use crate::context::RULE_FILE;
 use crate::protocol::RefusedAct;
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// The answer as a sentence with its causes.
 pub fn told(request: &Request, decision: &Decision, root: &AbsPath) -> String {
@@ -66,8 +66,12 @@ pub fn refused(event: &Event, root: &AbsPath) -> Option<RefusedAct> {
 /// What became of a question, as a sentence.
 pub fn answered(answer: Answered) -> &'static str {
     match answer {
-        Answered::Yes => "a person was asked, and said yes: to this, once",
+        Answered::Yes => "a person was asked, and said yes",
+        Answered::Seconded => "a person was asked, and said yes; a second one has to, too",
         Answered::No => "a person was asked, and said no",
+        Answered::More => {
+            "a person was asked, and wants to know more first (`bailiwick tell ID WORDS` inside, then try again)"
+        }
         Answered::Lapsed => "a person was asked, and nobody answered in time (`bailiwick approve` answers)",
         Answered::Withdrawn => "a person was asked, and whoever asked went away before there was an answer",
     }

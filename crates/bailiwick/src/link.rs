@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bailiwick_fence::Channel;
+use bailiwick_gate::desk::Asked;
 
 use crate::failure::Failure;
 use crate::places::Places;
@@ -84,7 +85,7 @@ impl Link {
         }
         let failure = Failure::fault(format!(
             "the daemon that runs is of build {} and speaks version {}, this program version {PROTOCOL}",
-            crate::visible::visible(&self.build),
+            bailiwick_model::visible(&self.build),
             self.protocol
         ));
         Err(match self.tasks {
@@ -92,6 +93,19 @@ impl Link {
             1 => failure.hint("a task runs in it and goes on; when it has ended, the next run starts a daemon of this program; `bailiwick daemon stop` ends both now"),
             tasks => failure.hint(format!("{tasks} tasks run in it and go on; when they have ended, the next run starts a daemon of this program; `bailiwick daemon stop` ends all now")),
         })
+    }
+
+    /// The questions that wait, oldest first.
+    pub fn questions(&mut self) -> Result<Vec<Asked>, Failure> {
+        self.say(&PersonCall::Questions)?;
+        let mut all = Vec::new();
+        loop {
+            match self.hear()? {
+                PersonAnswer::Asked(asked) => all.push(*asked),
+                PersonAnswer::Done => return Ok(all),
+                _ => return Err(Failure::fault("the daemon answered something that was not asked")),
+            }
+        }
     }
 
     /// Connects, starting a daemon if none runs. One of another build that has nothing to do is replaced, whatever frames
@@ -164,6 +178,12 @@ impl Link {
             Ok(None) => Err(gone("it closed the connection")),
             Err(e) => Err(gone(&e.to_string())),
         }
+    }
+
+    /// The process of the daemon: tells one from another.
+    pub fn daemon(&self) -> Result<u64, Failure> {
+        let peer = rustix::net::sockopt::socket_peercred(&self.channel).map_err(|e| gone(&e.to_string()))?;
+        Ok(peer.pid.as_raw_nonzero().get().unsigned_abs().into())
     }
 
     /// Closes the connection, also for a thread that hears.

@@ -55,7 +55,7 @@ impl Absent {
             .0
             .iter()
             .filter(|path| path.symlink_metadata().is_ok())
-            .map(|path| format!("`{}`", crate::visible::visible(&path.display().to_string())))
+            .map(|path| format!("`{}`", bailiwick_model::visible(&path.display().to_string())))
             .collect();
         (!made.is_empty()).then(|| {
             format!(
@@ -88,8 +88,8 @@ impl Settings {
             .iter()
             .filter(|(_, outside, before)| content(outside) != *before)
             .map(|(name, outside, _)| {
-                let outside = crate::visible::visible(outside.as_str());
-                format!("`{}` (kept in {outside})", crate::visible::visible(name))
+                let outside = bailiwick_model::visible(outside.as_str());
+                format!("`{}` (kept in {outside})", bailiwick_model::visible(name))
             })
             .collect();
         (!changed.is_empty()).then(|| {

@@ -12,6 +12,7 @@ mod columns;
 mod commands;
 mod context;
 mod daemon;
+mod desk;
 mod failure;
 mod git;
 mod line;
@@ -22,8 +23,8 @@ mod places;
 mod promises;
 mod protocol;
 mod terminal;
+mod terms;
 mod toolchains;
-mod visible;
 
 use std::process::ExitCode;
 

@@ -1,12 +1,13 @@
 //! What the person's commands and the daemon say to each other, on the daemon's path socket.
 
+use bailiwick_gate::desk::{Answer, Approver, Asked, Closed, DeskFault, Granted, Terms};
 use bailiwick_gate::{FenceReport, LaunchFault};
-use bailiwick_model::{AbsPath, DecisionId, Digest, Level, Millis, Request, TaskId};
+use bailiwick_model::{AbsPath, ContextId, Decision, DecisionId, GrantId, Level, Request, TaskId};
 use bailiwick_policy::Published;
 use serde::{Deserialize, Serialize};
 
 /// The version of these frames.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// This build: version, and what tells one build of a version from another.
 pub fn build() -> String {
@@ -61,14 +62,61 @@ pub enum PersonCall {
         /// The port.
         port: Port,
     },
-    /// Asks which questions wait.
+    /// Asks which questions wait: one frame for each, then `Done`.
     Questions,
     /// Answers a question.
     Answer {
         /// The question.
         id: DecisionId,
-        /// True for yes: to just what was asked, once.
-        yes: bool,
+        /// The answer.
+        answer: Answer,
+        /// Who answers; none for the person whose daemon this is.
+        by: Option<Approver>,
+    },
+    /// Asks which grants hold.
+    Grants,
+    /// Gives a grant for the tasks of a context, before anything was asked.
+    Grant {
+        /// Where the person stands: the context is that of this folder.
+        directory: AbsPath,
+        /// The act, as rules write it.
+        act: String,
+        /// How often, and how long.
+        terms: Terms,
+    },
+    /// Asks which grant answers what is asked about a request.
+    Covered {
+        /// The context.
+        context: ContextId,
+        /// The request.
+        request: Box<Request>,
+        /// What was decided about it.
+        decision: Box<Decision>,
+    },
+    /// Narrows a grant.
+    Narrow {
+        /// The grant.
+        grant: GrantId,
+        /// What is left of it.
+        terms: Terms,
+        /// Who does it; none for the person whose daemon this is.
+        by: Option<Approver>,
+    },
+    /// Revokes a grant.
+    Revoke {
+        /// The grant.
+        grant: GrantId,
+        /// Who does it; none for the person whose daemon this is.
+        by: Option<Approver>,
+    },
+    /// Waits until something has changed that people who answer are shown. Whoever waits is there to be asked.
+    Changed {
+        /// The moment up to which they know.
+        seen: u64,
+        /// The longest wait, in milliseconds; at most half a minute is waited.
+        patience: u64,
+        /// Who waits; none for the person whose daemon this is.
+        by: Option<Approver>,
     },
     /// Asks how the daemon does.
     Status,
@@ -134,28 +182,6 @@ pub struct RunOrder {
     pub ask: bool,
 }
 
-/// Something that waits for a person.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WaitingAct {
-    /// What `approve` takes.
-    pub id: DecisionId,
-    /// The task.
-    pub task: TaskId,
-    /// The act, whole, as one line that is safe to print.
-    pub act: String,
-    /// The request itself: what a yes is for, and nothing else.
-    pub request: Request,
-    /// The digest of the request.
-    pub digest: Digest,
-    /// Why it is asked: lines that are safe to print.
-    pub because: Vec<String>,
-    /// Since when it waits.
-    pub since: Millis,
-    /// When silence becomes a no.
-    pub deadline: Millis,
-}
-
 /// Something that was refused.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -219,7 +245,7 @@ pub enum PersonAnswer {
     /// Something was refused.
     Refused(Box<RefusedAct>),
     /// Something waits for a person.
-    Waits(Box<WaitingAct>),
+    Waits(Box<Asked>),
     /// The task is attended. What comes along is as with `Started`.
     Attached(Box<RunningTask>),
     /// Another attends the task now.
@@ -237,8 +263,16 @@ pub enum PersonAnswer {
     },
     /// It could not be started.
     Failed(LaunchFault),
-    /// The answer to `Questions`: the oldest first.
-    Questions(Vec<WaitingAct>),
+    /// One question that waits.
+    Asked(Box<Asked>),
+    /// The answer to `Answer`.
+    Closed(Result<Box<Closed>, DeskFault>),
+    /// The answer to `Grants`: the newest first.
+    Grants(Vec<Granted>),
+    /// The answer to `Grant`, `Covered`, `Narrow` and `Revoke`: the grant, or what is left of it.
+    Granted(Result<Option<Box<Granted>>, DeskFault>),
+    /// The answer to `Changed`: the moment now.
+    Changed(u64),
     /// The answer to `Status`.
     Status(Box<DaemonStatus>),
     /// The answer to `Checkpoint`.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bailiwick_model::{Code, Digest, Nonce, Request, SecretName, TaskId};
+use bailiwick_model::{Code, DecisionId, Digest, Nonce, Request, SecretName, TaskId};
 
 use crate::mediator::{Outcome, Question, Refusal, Settlement};
 use crate::permit::Permit;
@@ -47,6 +47,8 @@ pub enum Reply {
     Noted(u64, Refusal),
     /// What was refused to the task by way of another gate.
     Told(Refusal),
+    /// What goes on under this permit is to be cut off.
+    Revoked(Nonce),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +136,12 @@ impl Client {
         )
     }
 
+    /// Passes on what the agent says about a question of its own.
+    pub fn tell(&self, question: DecisionId, words: &str) -> Result<Vec<u8>, WireFault> {
+        let words = words.chars().take(2048).collect();
+        encode(&Call::Tell { question, words })
+    }
+
     /// Puts on record what the gate refused by itself.
     pub fn refused(&mut self, task: TaskId, code: Code, what: &str) -> Result<(u64, Vec<u8>), ClientFault> {
         let call = self.call(Open::Refused)?;
@@ -175,6 +183,9 @@ impl Client {
         if let Answer::Told { refusal } = answer {
             return Ok(Reply::Told(refusal));
         }
+        if let Answer::Revoked { nonce } = answer {
+            return Ok(Reply::Revoked(nonce));
+        }
         if !self.greeted {
             return Err(WireFault::OutOfTurn("an answer before the greeting").into());
         }
@@ -189,7 +200,9 @@ impl Client {
             | Answer::Deny { call, .. }
             | Answer::Settled { call }
             | Answer::Redeemed { call, .. } => (*call, self.open.remove(call).ok_or(ClientFault::Stray)?),
-            Answer::Hello { .. } | Answer::Question { .. } | Answer::Told { .. } => return Err(ClientFault::Stray),
+            Answer::Hello { .. } | Answer::Question { .. } | Answer::Told { .. } | Answer::Revoked { .. } => {
+                return Err(ClientFault::Stray);
+            }
         };
         match (answer, open) {
             (Answer::Allow { terms, .. }, Open::Decide(digest)) if terms.digest == digest => {

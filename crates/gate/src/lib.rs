@@ -1,6 +1,7 @@
 //! The seam: what a gate asks, what the mediator answers, and the proof it hands out.
 //!
-//! Answers: how does a gate get a permit, and what must it do with it? How does the daemon order a fence?
+//! Answers: how does a gate get a permit, and what must it do with it? How does the daemon order a fence? What do people
+//! see and say who answer questions ([`desk`])?
 //! Promises: P1 (a `Permit` is made here only from a mediator's answer, cannot be cloned, and fits one request),
 //! P4 (frames have a version and a size limit; an unknown field or obligation is refused), P10 (the `Ledger` trait
 //! says when a record is safe).
@@ -10,6 +11,7 @@
 //! Not here: deciding (`mediator`), sockets (whoever holds them): everything here is handed bytes and hands out bytes.
 
 mod client;
+pub mod desk;
 mod handed;
 mod launch;
 mod ledger;
@@ -32,7 +34,7 @@ pub use mediator::{Mediator, Outcome, Passed, Question, Refusal, Settlement};
 pub use permit::{Permit, PermitFault, PermitTerms, Spent};
 pub use secret::{Handed as Redemption, MAX_SECRET, Redeemed, SecretValue, ToSign, Use, Vault};
 pub use start::{AsWritten, Judged, Reading, Start};
-pub use store::{Store, StoreFault, TaskRow, TaskState};
+pub use store::{GrantRow, MayAnswer, Store, StoreFault, TaskRow, TaskState, Waiting};
 pub use wire::{
     Answer, Call, FrameReader, GateKind, MAX_FRAME, PROTOCOL, WireFault, decode, digest_of, encode, encode_in,
 };

@@ -46,11 +46,26 @@ pub struct Refusal {
     pub id: DecisionId,
     /// The kind of denial.
     pub code: Code,
+    /// What a person said to the agent with it, in visible form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
 }
 
+impl Refusal {
+    /// A denial without a word.
+    pub fn new(id: DecisionId, code: Code) -> Self {
+        Self { id, code, word: None }
+    }
+}
+
+/// `answered-no (0123456789ab): use the staging host`.
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.code, self.id)
+        write!(f, "{} ({})", self.code, self.id)?;
+        match &self.word {
+            Some(word) => write!(f, ": {word}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,8 +1,13 @@
-//! What outlives a process: trust in rule files, and tasks.
+//! What outlives a process: trust in rule files, tasks, questions that wait, grants, and how often the like was asked.
 
-use bailiwick_model::{ContextId, Digest, Millis, TaskId};
+use bailiwick_model::{
+    Act, Answered, ContextId, Decision, DecisionId, Digest, GrantId, Millis, Reason, Request, TaskId,
+};
+use serde::{Deserialize, Serialize};
 
-/// Keeps trust and tasks.
+use crate::desk::{Approver, Granted, Likes, Said};
+
+/// Keeps them.
 pub trait Store: Send + Sync {
     /// Says whether this very content of a rule file (and what it extends) is trusted.
     fn is_trusted(&self, file: &str, digest: &Digest) -> Result<bool, StoreFault>;
@@ -18,6 +23,98 @@ pub trait Store: Send + Sync {
 
     /// Marks every task that still counts as running as lost: whoever ran it is gone. Says how many.
     fn mark_lost(&self, now: Millis) -> Result<u64, StoreFault>;
+
+    /// Keeps a question that waits; one with the same id is replaced.
+    fn put_question(&self, waiting: &Waiting) -> Result<(), StoreFault>;
+
+    /// Forgets a question that has come to its end.
+    fn drop_question(&self, id: DecisionId) -> Result<(), StoreFault>;
+
+    /// The questions that are kept, oldest first. Their tasks count as ended.
+    fn questions(&self) -> Result<Vec<Waiting>, StoreFault>;
+
+    /// Keeps a grant; one with the same id is replaced.
+    fn put_grant(&self, row: &GrantRow) -> Result<(), StoreFault>;
+
+    /// Keeps how often a grant has been used.
+    fn use_grant(&self, id: GrantId, used: u64) -> Result<(), StoreFault>;
+
+    /// Forgets a grant that has come to its end.
+    fn drop_grant(&self, id: GrantId) -> Result<(), StoreFault>;
+
+    /// The grants that are kept, oldest first.
+    fn grants(&self) -> Result<Vec<GrantRow>, StoreFault>;
+
+    /// Counts what became of a question.
+    fn count(&self, context: &ContextId, kind: &str, answer: Answered) -> Result<(), StoreFault>;
+
+    /// How often the like was asked in a context, and what became of it.
+    fn likes(&self, context: &ContextId, kind: &str) -> Result<Likes, StoreFault>;
+}
+
+/// A question that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Waiting {
+    /// The decision that asks; what answers it names this.
+    pub id: DecisionId,
+    /// What it is about, whole.
+    pub request: Request,
+    /// The digest of the request: the narrowest yes is for this alone.
+    pub digest: Digest,
+    /// Why it is asked.
+    pub against: Decision,
+    /// Since when it waits.
+    pub since: Millis,
+    /// When silence becomes a no.
+    pub deadline: Millis,
+    /// The context of the task.
+    pub context: ContextId,
+    /// The task's program and its arguments.
+    pub command: Vec<String>,
+    /// The accountable person of the task.
+    pub principal: String,
+    /// What was said between a person and the agent about it.
+    #[serde(default)]
+    pub words: Vec<Said>,
+    /// Who has said yes already, where one is not enough.
+    #[serde(default)]
+    pub seconded: Vec<Approver>,
+    /// The offer to which they said yes, by the digest of what was shown, and its sentence: the next must say yes to the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconded_to: Option<(Digest, String)>,
+    /// Who may answer; none for everybody who is an approver at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<Vec<MayAnswer>>,
+    /// True while whoever asked waits: its task runs.
+    #[serde(skip)]
+    pub running: bool,
+}
+
+/// Somebody who may say yes to a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MayAnswer {
+    /// The name.
+    pub name: String,
+    /// After how many seconds of waiting.
+    pub after: u64,
+    /// What a yes of theirs may cover besides the request itself: within one act of each of these lists. None for anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub within: Vec<Vec<Act>>,
+}
+
+/// What is kept of a grant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrantRow {
+    /// The grant as it is shown.
+    pub granted: Granted,
+    /// The one request that it is for, by its digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<Digest>,
+    /// The questions that it answers.
+    pub against: Vec<Reason>,
 }
 
 /// What is kept of a task.

@@ -3,7 +3,7 @@
 //! Promises: P4. Trust: what the mediator reads comes from a process that parses hostile bytes. Every frame has a
 //! size limit; unknown fields, unknown obligations, another protocol version: refused, and the channel is closed.
 
-use bailiwick_model::{Code, Digest, Nonce, Request, SecretName, TaskId};
+use bailiwick_model::{Code, DecisionId, Digest, Nonce, Request, SecretName, TaskId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -14,7 +14,7 @@ use crate::secret::{Redeemed, ToSign};
 use crate::written::{RequestDigest, Written};
 
 /// The version of the frames. Both ends must have the same.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// Largest frame, in bytes of JSON.
 pub const MAX_FRAME: usize = 256 * 1024;
@@ -77,6 +77,13 @@ pub enum Call {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sign: Option<Box<ToSign>>,
     },
+    /// What the agent has to say about a question of its own. At most 4096 bytes are kept. Nothing comes back.
+    Tell {
+        /// The question.
+        question: DecisionId,
+        /// Its words.
+        words: String,
+    },
     /// What the gate refused by itself.
     Refused {
         /// The number.
@@ -126,6 +133,11 @@ pub enum Answer {
     Told {
         /// The refusal.
         refusal: Refusal,
+    },
+    /// The grant behind an open permit holds no more: what goes on under that permit is to be cut off, and settled.
+    Revoked {
+        /// The permit.
+        nonce: Nonce,
     },
     /// What a permit obliges the gate to put in.
     Redeemed {

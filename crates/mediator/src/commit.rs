@@ -63,7 +63,7 @@ impl Sealed {
 
     /// Opens the answer, now that it is known what became of its record.
     fn open(self, recorded: Result<Receipt, LedgerFault>) -> Outcome {
-        let deny = |code| Outcome::Deny(Refusal { id: self.id, code });
+        let deny = |code| Outcome::Deny(Refusal::new(self.id, code));
         match (self.draft, recorded) {
             // The task may have ended while the record became durable; its permits were closed then.
             (Draft::Allow(task, terms), Ok(_)) if task.state().is_open(&terms.nonce) => {
@@ -75,7 +75,7 @@ impl Sealed {
             (Draft::Allow(task, terms), Err(_)) => {
                 let mut state = task.state();
                 if let Some(open) = state.close(&terms.nonce) {
-                    state.release(open.uses);
+                    state.release(&open);
                 }
                 deny(Code::LogUnavailable)
             }
@@ -146,7 +146,7 @@ impl Mediator {
             return self.put_on_record(request, digest, id, unknown_task(request.task), None);
         };
         for _ in 0..MAX_ROUNDS {
-            let snapshot = task.snapshot(self.clock.now(), purpose);
+            let snapshot = task.snapshot(self.clock.now(), purpose, self.approvers_present());
             let judged = judge(request, &snapshot);
             let _writer = lock(&task.writer);
             if let Some((decision, permit)) = self.reserve(&task, &snapshot, judged, request, (id, digest)) {
@@ -194,6 +194,16 @@ impl Mediator {
             let full = Decision::deny(Code::LimitReached, "too many permits of this task are open");
             return Some((full, None));
         }
+        let grant = judged.uses.grant.and_then(|place| snapshot.grants.get(place)).cloned();
+        if let Some(grant) = &grant {
+            // Another task that shares it may have taken the last use meanwhile.
+            let taken = grant.taken.take(grant.capability.constraints.count)?;
+            if self.keep_use(grant, taken).is_err() {
+                grant.taken.give_back();
+                let unkept = Decision::deny(Code::Fault, "that a grant was used could not be kept");
+                return Some((unkept, None));
+            }
+        }
         let mut bytes = [0; 16];
         self.random.fill(&mut bytes);
         let (nonce, deadline) = (Nonce(bytes), Millis(snapshot.now.0.saturating_add(PERMIT_LIFE)));
@@ -202,6 +212,7 @@ impl Mediator {
             digest,
             deadline,
             uses: judged.uses,
+            grant,
             redeemable: redeem::redeemable(request, &judged.decision),
         };
         state.reserve(nonce, open);
@@ -258,7 +269,7 @@ impl Mediator {
             let open = state.close(&settlement.nonce)?;
             match settlement.done {
                 true => state.passed(&open.uses, settlement.passed),
-                false => state.release(open.uses.clone()),
+                false => state.release(&open),
             }
             open
         };
@@ -267,10 +278,7 @@ impl Mediator {
             done: settlement.done,
             note: cut(&settlement.note, MAX_NOTE).into(),
         };
-        let unrecorded = |_| Refusal {
-            id: open.decision,
-            code: Code::LogUnavailable,
-        };
+        let unrecorded = |_| Refusal::new(open.decision, Code::LogUnavailable);
         Some(self.note(Some(task.id), event).map_err(unrecorded))
     }
 
@@ -283,11 +291,8 @@ impl Mediator {
             what: cut(what, MAX_WHAT).into(),
         };
         match self.note(task, event) {
-            Ok(()) => Refusal { id, code },
-            Err(_) => Refusal {
-                id,
-                code: Code::LogUnavailable,
-            },
+            Ok(()) => Refusal::new(id, code),
+            Err(_) => Refusal::new(id, Code::LogUnavailable),
         }
     }
 

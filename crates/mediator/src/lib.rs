@@ -8,26 +8,31 @@
 //! are handed in and trusted.
 //! Not here: what rules mean (`policy`), what a capability covers (`authority`), sockets, threads, files, the time.
 //!
-//! Reading order: `decide`, `snapshot`, `commit`, `task`, `session`, `questions`.
+//! Reading order: `decide`, `snapshot`, `commit`, `task`, `session`, `questions`, `answers`, `grants`.
 
+mod answers;
+mod asked;
 mod budget;
 mod commit;
 mod decide;
 mod durability;
 mod form;
+mod grants;
 mod monitor;
+mod offers;
 mod questions;
 mod redeem;
 mod rules;
 mod session;
 mod snapshot;
 mod standing;
+mod talk;
 mod task;
 
 pub use budget::Spent;
 pub use decide::decide;
 pub use monitor::{Mediator, PATIENCE, TaskFault, TaskSpec};
-pub use questions::{QuestionFault, Waiting};
+pub use questions::Watcher;
 pub use rules::Rules;
 pub use session::{Reply, Session, SessionFault};
 pub use snapshot::{Clearances, Grant, Purpose, Snapshot, Used};

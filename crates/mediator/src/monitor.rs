@@ -3,15 +3,16 @@
 //! Promises: P4 (a task that is unknown or has ended is denied everything), P10, P11 (when a task ends, so do its
 //! permits). Not here: deciding (`decide`), committing and settling (`commit`).
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bailiwick_authority::Authority;
-use bailiwick_gate::{Clock, Ledger, LedgerFault, Random};
+use bailiwick_gate::{Clock, Ledger, LedgerFault, Random, Store};
 use bailiwick_model::{Code, ContextId, Decision, Durability, Event, Label, Millis, Record, Request, TaskId};
 
 use crate::decide::decide;
-use crate::questions::Questions;
+use crate::grants::Grants;
+use crate::questions::{Questions, Watcher};
 use crate::rules::Rules;
 use crate::snapshot::{Clearances, Grant, Purpose};
 use crate::task::{Open, Task, lock};
@@ -97,7 +98,12 @@ pub struct Mediator {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) questions: Questions,
+    pub(crate) grants: Grants,
+    pub(crate) store: Option<Arc<dyn Store>>,
+    pub(crate) watcher: OnceLock<Box<dyn Watcher>>,
     tasks: RwLock<HashMap<TaskId, Arc<Task>>>,
+    /// Who is there and watches.
+    watching: Mutex<Arc<BTreeSet<String>>>,
 }
 
 impl Mediator {
@@ -108,11 +114,27 @@ impl Mediator {
             clock,
             random,
             questions: Questions::default(),
+            grants: Grants::default(),
+            store: None,
+            watcher: OnceLock::new(),
             tasks: RwLock::default(),
+            watching: Mutex::default(),
         }
     }
 
-    /// Takes a task in. From now on its gates can ask; what is in its fence is put on record by
+    /// The same, with grants and counts that outlive this process.
+    #[must_use]
+    pub fn keeping(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Has somebody hear of what happens here. The first stays.
+    pub fn watch(&self, watcher: Box<dyn Watcher>) {
+        let _ = self.watcher.set(watcher);
+    }
+
+    /// Takes a task in, with the grants of its context. From now on its gates can ask; what is in its fence is put on record by
     /// [`started`](Self::started).
     pub fn begin(&self, spec: TaskSpec) -> Result<TaskId, TaskFault> {
         let id = spec.id.unwrap_or_else(|| {
@@ -127,7 +149,11 @@ impl Mediator {
         if tasks.len() >= MAX_TASKS {
             return Err(TaskFault::Full);
         }
-        tasks.insert(id, Arc::new(Task::with_state(spec, id)));
+        let task = Arc::new(Task::with_state(spec, id));
+        for grant in self.grants_of(&task.context) {
+            task.state().grant(grant);
+        }
+        tasks.insert(id, task);
         Ok(id)
     }
 
@@ -136,7 +162,7 @@ impl Mediator {
         let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
         let _writer = lock(&task.writer);
         let event = Event::TaskStarted {
-            principal: task.principal.clone(),
+            principal: task.principal.to_string(),
             context: task.context.clone(),
             command: task.command.clone(),
             rules: task.policy.digest(),
@@ -160,6 +186,7 @@ impl Mediator {
             state.close_where(|_| true)
         };
         self.withdraw_of(id);
+        self.end_grants_of(id);
         let abandoned = self.note_abandoned(id, &open);
         self.note(Some(id), Event::TaskEnded { status })?;
         Ok(abandoned?)
@@ -171,7 +198,8 @@ impl Mediator {
     /// What such a permit had used up stays used up: its effect may have taken place.
     pub fn sweep(&self, now: Millis) -> Result<usize, LedgerFault> {
         self.lapse(now);
-        let tasks: Vec<Arc<Task>> = self.read_tasks(|tasks| tasks.values().cloned().collect());
+        self.end_grants(now);
+        let tasks = self.all_tasks();
         let mut swept = 0usize;
         for task in tasks {
             let _writer = lock(&task.writer);
@@ -194,13 +222,30 @@ impl Mediator {
     /// What would be decided about a request, now; nothing is recorded, reserved or allowed by it.
     pub fn question(&self, request: &Request) -> Decision {
         match self.task(request.task) {
-            Some(task) => decide(request, &task.snapshot(self.clock.now(), Purpose::Question)),
+            Some(task) => decide(
+                request,
+                &task.snapshot(self.clock.now(), Purpose::Question, self.approvers_present()),
+            ),
             None => unknown_task(request.task),
         }
     }
 
+    /// Says who is there and watches, from now on: each a person with a live session, by the name that rules know.
+    pub fn watched_by(&self, people: BTreeSet<String>) {
+        *lock(&self.watching) = Arc::new(people);
+    }
+
+    /// Who is there and watches.
+    pub fn approvers_present(&self) -> Arc<BTreeSet<String>> {
+        Arc::clone(&lock(&self.watching))
+    }
+
     pub(crate) fn task(&self, id: TaskId) -> Option<Arc<Task>> {
         self.read_tasks(|tasks| tasks.get(&id).cloned())
+    }
+
+    pub(crate) fn all_tasks(&self) -> Vec<Arc<Task>> {
+        self.read_tasks(|tasks| tasks.values().cloned().collect())
     }
 
     pub(crate) fn read_tasks<T>(&self, read: impl FnOnce(&HashMap<TaskId, Arc<Task>>) -> T) -> T {

@@ -1,22 +1,24 @@
 //! Questions that wait for a person: held, answered, lapsed, withdrawn.
 //!
-//! Promises: P4 (silence is a no; so is a question that nobody waits for any more), P8 (a yes is a grant for the one
-//! request whose digest was shown, once; the request is then decided again and never let through by the yes itself),
+//! Promises: P4 (silence is a no; so is a question that nobody waits for any more), P8 (what is asked is bound to the request),
 //! P10 (question and answer are on record, durable, before they have an effect).
-//! Trust: requests are the agent's; answers come from the person, by a road that no agent has.
-//! Not here: showing them (the daemon and its commands), what else a yes could cover (offers are still to come).
+//! Trust: requests are the agent's; answers come from people, by a road that no agent has.
+//! Not here: answers (`answers`), what is shown (`asked`), what a yes may cover (`offers`), showing it (the front ends).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
-use bailiwick_gate::{LedgerFault, Pending, Question, Receipt, Refusal, digest_of};
+use bailiwick_gate::desk::{Approver, Asked, Said};
+use bailiwick_gate::{LedgerFault, MAX_FRAME, Pending, Question, Receipt, Refusal, Waiting, digest_of, encode};
 use bailiwick_model::{
-    Answered, Code, Decision, DecisionId, Digest, Durability, Event, Millis, Record, Request, TaskId,
+    Answered, Code, Decision, DecisionId, Durability, Event, GrantId, Millis, Nonce, Record, Request, TaskId, visible,
 };
 
+use crate::answers::offers_of;
+use crate::asked;
 use crate::monitor::Mediator;
 use crate::session::{Asker, Line};
-use crate::snapshot::Grant;
+use crate::talk::Talks;
 use crate::task::lock;
 
 /// Most questions that wait at once.
@@ -25,52 +27,86 @@ const MAX_QUESTIONS: usize = 1000;
 /// Most questions of one task that wait at once.
 const MAX_OF_TASK: usize = 256;
 
-/// How long the grant that a yes gives may be used, in milliseconds: the request is decided again at once.
-const GRANT_LIFE: u64 = 30_000;
+/// Most bytes of all requests about which questions wait.
+const MAX_BYTES: usize = 64 << 20;
 
-/// A question that waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
-    /// The decision that asks; what answers it names this.
-    pub id: DecisionId,
-    /// What it is about, whole.
-    pub request: Request,
-    /// The digest of the request: a yes is for this alone.
-    pub digest: Digest,
-    /// Why it is asked.
-    pub against: Decision,
-    /// Since when it waits.
-    pub since: Millis,
-    /// When silence becomes a no.
-    pub deadline: Millis,
+/// As many yeses to the like as it takes until the rule is told that would have answered.
+const YESES: u64 = 3;
+
+/// Hears of what happens to questions and grants, from whichever thread does it: it must not wait for anything.
+pub trait Watcher: Send + Sync {
+    /// A question began to wait, or what is known about it changed.
+    fn waits(&self, waiting: &Waiting);
+    /// A question came to its end.
+    fn ended(&self, id: DecisionId);
+    /// What goes on under a permit of a task is to be cut off.
+    fn cut(&self, task: TaskId, nonce: Nonce);
+    /// Something that people are shown has changed.
+    fn moved(&self);
 }
 
-/// Says why a question cannot be answered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum QuestionFault {
-    /// It does not wait, or not any more.
-    #[error("no question {0} waits")]
-    Unknown(DecisionId),
-    /// The log cannot take the answer: it counts as no.
-    #[error(transparent)]
-    Log(#[from] LedgerFault),
+/// One that waits.
+pub(crate) struct Held {
+    pub(crate) waiting: Waiting,
+    /// Who waits; none where the task has ended with its daemon.
+    pub(crate) asker: Option<Asker>,
+    bytes: usize,
 }
 
-struct Held {
-    waiting: Waiting,
-    asker: Asker,
-}
-
-type Watcher = Box<dyn Fn(&Waiting) + Send + Sync>;
-
-/// The questions that wait, oldest first where it matters.
+/// The questions that wait.
 #[derive(Default)]
 pub(crate) struct Questions {
     held: Mutex<BTreeMap<DecisionId, Held>>,
-    watcher: OnceLock<Watcher>,
+    /// Held while a first yes of two is written down: the next one finds it.
+    pub(crate) seconding: Mutex<()>,
+    pub(crate) talks: Talks,
 }
 
 impl Questions {
+    /// Looks at one.
+    pub(crate) fn look<T>(&self, id: DecisionId, look: impl FnOnce(&Waiting) -> T) -> Option<T> {
+        lock(&self.held).get(&id).map(|held| look(&held.waiting))
+    }
+
+    /// Takes one: whoever takes it answers it.
+    pub(crate) fn take_one(&self, id: DecisionId) -> Option<Held> {
+        lock(&self.held).remove(&id)
+    }
+
+    /// Takes the first that fits.
+    pub(crate) fn take_first(&self, fits: impl Fn(&Held) -> bool) -> Option<Held> {
+        let mut all = lock(&self.held);
+        let id = all.iter().find(|(_, held)| fits(held)).map(|(id, _)| *id)?;
+        all.remove(&id)
+    }
+
+    /// Notes a yes that is not enough, if the question still waits: the question then.
+    pub(crate) fn second(
+        &self,
+        id: DecisionId,
+        by: &Approver,
+        to: (bailiwick_model::Digest, String),
+    ) -> Option<Waiting> {
+        let mut all = lock(&self.held);
+        let waiting = &mut all.get_mut(&id)?.waiting;
+        waiting.seconded.push(by.clone());
+        waiting.seconded_to = Some(to);
+        Some(waiting.clone())
+    }
+
+    /// Changes what was said about a question that waits: the question then, and what the change says.
+    pub(crate) fn saying<T>(
+        &self,
+        id: DecisionId,
+        task: TaskId,
+        change: impl FnOnce(&mut Vec<Said>) -> T,
+    ) -> Option<(Waiting, T)> {
+        let mut all = lock(&self.held);
+        let held = all.get_mut(&id).filter(|held| held.waiting.request.task == task)?;
+        let said = change(&mut held.waiting.words);
+        Some((held.waiting.clone(), said))
+    }
+
     fn take(&self, which: impl Fn(&Held) -> bool) -> Vec<Held> {
         lock(&self.held)
             .extract_if(.., |_, held| which(held))
@@ -80,12 +116,6 @@ impl Questions {
 }
 
 impl Mediator {
-    /// Hears of each question when it begins to wait, from whichever thread asks: it must not wait for anything.
-    /// The first watcher stays.
-    pub fn watch_questions(&self, watcher: impl Fn(&Waiting) + Send + Sync + 'static) {
-        let _ = self.questions.watcher.set(Box::new(watcher));
-    }
-
     /// The questions that wait, oldest first.
     pub fn waiting(&self) -> Vec<Waiting> {
         let mut all: Vec<Waiting> = lock(&self.questions.held)
@@ -96,69 +126,112 @@ impl Mediator {
         all
     }
 
-    /// Answers a question for a person. After a yes the request is decided again, with a grant for just that request.
-    pub fn answer(self: &Arc<Self>, id: DecisionId, yes: bool, principal: &str) -> Result<Waiting, QuestionFault> {
-        let now = self.clock.now();
-        let held = lock(&self.questions.held).remove(&id);
-        let held = held.ok_or(QuestionFault::Unknown(id))?;
-        if held.waiting.deadline <= now {
-            self.close(held, Answered::Lapsed);
-            return Err(QuestionFault::Unknown(id));
+    /// True while a question waits.
+    pub fn waits(&self, id: DecisionId) -> bool {
+        self.questions.look(id, |_| ()).is_some()
+    }
+
+    /// The questions that wait as a person is shown them, oldest first.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.waiting().into_iter().map(|waiting| self.shown(waiting)).collect()
+    }
+
+    /// A question as a person is shown it.
+    pub fn shown(&self, waiting: Waiting) -> Asked {
+        let kind = asked::kind(&waiting.request);
+        // What cannot be read is not known, and nothing hangs on it.
+        let likes = self
+            .store
+            .as_ref()
+            .and_then(|store| store.likes(&waiting.context, &kind).ok());
+        let likes = likes.unwrap_or_default();
+        let offers = offers_of(&waiting);
+        let exact = offers.iter().find_map(|offer| offer.acts.first());
+        let rule = exact
+            .filter(|_| likes.yes >= YESES)
+            .map(|act| format!("allow = [{:?}]", act.to_string()));
+        Asked {
+            id: waiting.id,
+            task: waiting.request.task,
+            running: waiting.running,
+            command: waiting.command.iter().map(|word| visible(word)).collect(),
+            digest: waiting.digest,
+            act: asked::act(&waiting.request),
+            sentence: asked::sentence(&waiting),
+            details: asked::details(&waiting.request),
+            because: asked::because(&waiting),
+            seconded: waiting.seconded.iter().map(|by| by.name.clone()).collect(),
+            since: waiting.since,
+            deadline: waiting.deadline,
+            context: waiting.context,
+            principal: waiting.principal,
+            request: waiting.request,
+            words: waiting.words,
+            offers,
+            likes,
+            kind,
+            rule,
         }
-        let answer = if yes { Answered::Yes } else { Answered::No };
-        let Held { waiting, asker } = held;
-        let noted = self
-            .append_answer(&waiting, answer, Some(principal), Durability::Durable)
-            .and_then(Pending::wait);
-        if let Err(fault) = noted {
-            asker.deny(Refusal {
-                id,
-                code: Code::LogUnavailable,
-            });
-            return Err(fault.into());
+    }
+
+    /// Takes up questions that were kept when the daemon before this one ended. A yes to one of them is for the next task of
+    /// its context.
+    pub fn take_up_questions(&self, kept: Vec<Waiting>) {
+        let mut all = lock(&self.questions.held);
+        for waiting in kept.into_iter().take(MAX_QUESTIONS) {
+            let bytes = size_of(&waiting.request);
+            let waiting = Waiting {
+                running: false,
+                ..waiting
+            };
+            let held = Held {
+                asker: None,
+                bytes,
+                waiting,
+            };
+            all.insert(held.waiting.id, held);
         }
-        let task = self.task(waiting.request.task);
-        let deny = |code| Refusal { id, code };
-        match (yes, task) {
-            (false, _) => asker.deny(deny(Code::AnsweredNo)),
-            (true, None) => asker.deny(deny(Code::UnknownTask)),
-            (true, Some(task)) => {
-                let expires = Millis(now.0.saturating_add(GRANT_LIFE));
-                let grant = Grant::once(waiting.digest, waiting.against.clone(), expires);
-                {
-                    let _writer = lock(&task.writer);
-                    task.state().grant_once(grant, now);
-                }
-                self.decide_patiently(&waiting.request, asker);
-            }
-        }
-        Ok(waiting)
     }
 
     /// Keeps a question that a person must answer, unless nobody waits for it any more.
     pub(crate) fn hold(&self, question: Question, request: Request, against: Decision, asker: Asker) {
+        let task = self.task(request.task);
         let waiting = Waiting {
             id: question.id,
             digest: digest_of(&request),
             since: self.clock.now(),
             deadline: question.deadline,
+            context: task
+                .as_ref()
+                .map(|task| task.context.clone())
+                .unwrap_or_else(|| bailiwick_model::ContextId(String::new())),
+            command: task.as_ref().map(|task| task.command.clone()).unwrap_or_default(),
+            principal: task.as_ref().map(|task| task.principal.to_string()).unwrap_or_default(),
+            approvers: task.and_then(|task| task.policy.approvers_of(&request)),
+            seconded_to: None,
+            words: self.questions.talks.about(&request),
+            seconded: Vec::new(),
+            running: true,
             request,
             against,
         };
         asker.tell(question);
+        let bytes = size_of(&waiting.request);
         let task = waiting.request.task;
         let refused = {
             let mut all = lock(&self.questions.held);
             let of_task = || all.values().filter(|held| held.waiting.request.task == task).count();
+            let held = || all.values().fold(bytes, |sum, held| sum.saturating_add(held.bytes));
             // Both are marked before questions are looked through for them: what is kept here is found there.
             if !asker.waits() || self.task(task).is_none() {
                 Some((asker, Code::QuestionWithdrawn))
-            } else if all.len() >= MAX_QUESTIONS || of_task() >= MAX_OF_TASK {
+            } else if all.len() >= MAX_QUESTIONS || of_task() >= MAX_OF_TASK || held() > MAX_BYTES {
                 Some((asker, Code::LimitReached))
             } else {
                 let held = Held {
                     waiting: waiting.clone(),
-                    asker,
+                    asker: Some(asker),
+                    bytes,
                 };
                 all.insert(waiting.id, held);
                 None
@@ -166,8 +239,9 @@ impl Mediator {
         };
         match refused {
             None => {
-                if let Some(watcher) = self.questions.watcher.get() {
-                    watcher(&waiting);
+                if let Some(watcher) = self.watcher.get() {
+                    watcher.waits(&waiting);
+                    watcher.moved();
                 }
             }
             Some((asker, Code::LimitReached)) => {
@@ -183,20 +257,24 @@ impl Mediator {
                     Code::LimitReached,
                 );
             }
-            Some((asker, _)) => self.close(Held { waiting, asker }, Answered::Withdrawn),
+            Some((asker, _)) => {
+                let asker = Some(asker);
+                self.close(Held { waiting, asker, bytes }, Answered::Withdrawn);
+            }
         }
     }
 
     /// Withdraws the question of one call of a channel, or all of a channel.
     pub(crate) fn withdraw(&self, line: &Arc<Line>, call: Option<u64>) {
-        let of_line = |held: &Held| held.asker.is_of(line, call);
+        let of_line = |held: &Held| held.asker.as_ref().is_some_and(|asker| asker.is_of(line, call));
         for held in self.questions.take(of_line) {
             self.close(held, Answered::Withdrawn);
         }
     }
 
-    /// Withdraws the questions of a task that has ended.
+    /// Withdraws the questions of a task that has ended, and forgets what was said.
     pub(crate) fn withdraw_of(&self, task: TaskId) {
+        self.questions.talks.forget(task);
         for held in self.questions.take(|held| held.waiting.request.task == task) {
             self.close(held, Answered::Withdrawn);
         }
@@ -205,23 +283,27 @@ impl Mediator {
     /// Makes a no of every question that has waited until its deadline.
     pub(crate) fn lapse(&self, now: Millis) {
         for held in self.questions.take(|held| held.waiting.deadline <= now) {
+            self.count(&held.waiting, Answered::Lapsed);
             self.close(held, Answered::Lapsed);
         }
     }
 
     /// Ends a question that nobody answered. It is a no also where the log cannot take that.
-    fn close(&self, held: Held, answer: Answered) {
-        let Held { waiting, asker } = held;
+    pub(crate) fn close(&self, held: Held, answer: Answered) {
+        let Held { waiting, asker, .. } = held;
         let code = answer.refusal().unwrap_or(Code::Fault);
-        let appended = self.append_answer(&waiting, answer, None, Durability::Ordered);
-        self.deny_after(appended, asker, waiting.id, code);
+        let appended = self.append_answer(&waiting, answer, None, (None, None), Durability::Ordered);
+        self.ended(waiting.id);
+        if let Some(asker) = asker {
+            self.deny_after(appended, asker, waiting.id, code);
+        }
     }
 
     /// Denies once it is known what became of the record. Waits for nothing: this may be the log's own thread.
     fn deny_after(&self, appended: Result<Box<dyn Pending>, LedgerFault>, asker: Asker, id: DecisionId, code: Code) {
         let deny = move |recorded: Result<Receipt, LedgerFault>| {
             let code = recorded.map_or(Code::LogUnavailable, |_| code);
-            asker.deny(Refusal { id, code });
+            asker.deny(Refusal::new(id, code));
         };
         match appended {
             Ok(pending) => pending.then(Box::new(deny)),
@@ -229,11 +311,19 @@ impl Mediator {
         }
     }
 
-    fn append_answer(
+    pub(crate) fn count(&self, waiting: &Waiting, answer: Answered) {
+        if let Some(store) = &self.store {
+            // A count that is lost is a hint that is lost.
+            let _ = store.count(&waiting.context, &asked::kind(&waiting.request), answer);
+        }
+    }
+
+    pub(crate) fn append_answer(
         &self,
         waiting: &Waiting,
         answer: Answered,
-        principal: Option<&str>,
+        by: Option<&Approver>,
+        (grant, word): (Option<GrantId>, Option<String>),
         durability: Durability,
     ) -> Result<Box<dyn Pending>, LedgerFault> {
         let event = Event::Answered {
@@ -241,12 +331,19 @@ impl Mediator {
             request: waiting.request.clone(),
             digest: waiting.digest,
             answer,
-            principal: principal.map(Into::into),
+            principal: by.map(|by| by.name.clone()),
+            grant,
+            word,
         };
         self.append(waiting.request.task, event, durability)
     }
 
-    fn append(&self, task: TaskId, event: Event, durability: Durability) -> Result<Box<dyn Pending>, LedgerFault> {
+    pub(crate) fn append(
+        &self,
+        task: TaskId,
+        event: Event,
+        durability: Durability,
+    ) -> Result<Box<dyn Pending>, LedgerFault> {
         let record = Record {
             time: self.clock.now(),
             task: Some(task),
@@ -254,4 +351,27 @@ impl Mediator {
         };
         self.ledger.append(&record, durability)
     }
+
+    pub(crate) fn ended(&self, id: DecisionId) {
+        if let Some(watcher) = self.watcher.get() {
+            watcher.ended(id);
+            watcher.moved();
+        }
+    }
+
+    pub(crate) fn moved(&self) {
+        if let Some(watcher) = self.watcher.get() {
+            watcher.moved();
+        }
+    }
+
+    pub(crate) fn tell_cut(&self, task: TaskId, nonce: Nonce) {
+        if let Some(watcher) = self.watcher.get() {
+            watcher.cut(task, nonce);
+        }
+    }
+}
+
+fn size_of(request: &Request) -> usize {
+    encode(request).map_or(MAX_FRAME, |frame| frame.len())
 }

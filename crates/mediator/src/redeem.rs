@@ -89,13 +89,10 @@ impl Mediator {
                 let code = Code::SecretUnavailable;
                 vault.redeem(
                     wanted,
-                    Box::new(move |handed| then(handed.map_err(|_| Refusal { id, code }))),
+                    Box::new(move |handed| then(handed.map_err(|_| Refusal::new(id, code)))),
                 );
             }
-            Err(_) => then(Err(Refusal {
-                id,
-                code: Code::LogUnavailable,
-            })),
+            Err(_) => then(Err(Refusal::new(id, Code::LogUnavailable))),
         };
         match self.ledger.append(&record, Durability::Durable) {
             Ok(pending) => pending.then(Box::new(handed)),

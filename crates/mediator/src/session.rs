@@ -192,6 +192,10 @@ impl Session {
                     .redeem(self.task, &nonce, &secret, sign, self.vault.as_ref(), Box::new(then));
                 Ok(())
             }
+            (Call::Tell { question, words }, true) => {
+                self.mediator.tell(self.task, question, &words);
+                Ok(())
+            }
             (Call::Refused { call, task, code, what }, true) => {
                 self.check_task(call, task, "refused", reply)?;
                 let refusal = self.mediator.refuse(Some(task), code, &what);
@@ -211,6 +215,10 @@ impl Session {
             return Err(WireFault::Version(protocol).into());
         }
         self.greeted = true;
+        // Without a task there is nothing to hear of.
+        if let Some(task) = self.mediator.task(self.task) {
+            task.state().add_gate(Arc::downgrade(reply));
+        }
         Ok(())
     }
 
@@ -259,10 +267,7 @@ fn answer(mediator: &Mediator, call: u64, outcome: Outcome, reply: &Reply) {
         }
         // Nobody is asked on behalf of somebody who does not wait.
         Outcome::Ask(question) => {
-            let refusal = Refusal {
-                id: question.id,
-                code: Code::NobodyToAsk,
-            };
+            let refusal = Refusal::new(question.id, Code::NobodyToAsk);
             (Answer::Deny { call, refusal }, None)
         }
         Outcome::Deny(refusal) => (Answer::Deny { call, refusal }, None),
@@ -281,7 +286,7 @@ fn answer(mediator: &Mediator, call: u64, outcome: Outcome, reply: &Reply) {
             Ok(()) => Code::LimitReached,
             Err(refusal) => refusal.code,
         };
-        let refusal = Refusal { id, code };
+        let refusal = Refusal::new(id, code);
         // A refusal always fits into a frame.
         let _ = send(reply, &Answer::Deny { call, refusal });
     }

@@ -2,7 +2,7 @@
 //!
 //! Promises: P14 (a decision is a function of the request and this). Trust: made by the mediator alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,11 +10,14 @@ use bailiwick_authority::{Authority, act_covers, covers};
 use bailiwick_flow::Clearance;
 use bailiwick_gate::digest_of;
 use bailiwick_model::{
-    Act, Capability, Constraints, Decision, Digest, Label, Millis, Reason, Request, Resource, Tag, TaskId, Verb,
-    Verdict,
+    Act, Capability, Code, Constraints, Decision, Digest, GrantId, Label, Millis, Reason, Request, Resource, Tag,
+    TaskId, Verb, Verdict,
 };
 
+use bailiwick_policy::FOUR_EYES;
+
 use crate::budget::Spent;
+use crate::grants::Taken;
 use crate::rules::Rules;
 
 /// What the answer is for.
@@ -29,41 +32,65 @@ pub enum Purpose {
 }
 
 /// A person's yes to a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Grant {
+    /// What it is known by.
+    pub id: GrantId,
     /// What was granted. Where the yes was to one request, its acts are empty: only the constraints count.
     pub capability: Capability,
     /// The decision that asked.
     pub against: Decision,
     /// The one request that it is for; none where the capability says what it covers.
     pub only: Option<Digest>,
+    /// Who gave it: each person once.
+    pub by: BTreeSet<String>,
+    /// True when it outlives its task, and each use must be kept.
+    pub(crate) is_kept: bool,
+    /// How many uses are taken, in all tasks in which it holds.
+    pub(crate) taken: Taken,
 }
 
 impl Grant {
     /// A yes to what a capability covers.
-    pub fn of(capability: Capability, against: Decision) -> Self {
+    pub fn of(id: GrantId, capability: Capability, against: Decision) -> Self {
         Self {
+            id,
             capability,
             against,
             only: None,
+            by: BTreeSet::new(),
+            is_kept: false,
+            taken: Taken::default(),
         }
     }
 
     /// A yes to one request, once, until it expires.
-    pub fn once(request: Digest, against: Decision, expires: Millis) -> Self {
+    pub fn once(id: GrantId, request: Digest, against: Decision, expires: Millis) -> Self {
         let constraints = Constraints {
             count: Some(1),
             expires: Some(expires),
             ..Constraints::default()
         };
+        let capability = Capability {
+            acts: Vec::new(),
+            constraints,
+        };
         Self {
-            capability: Capability {
-                acts: Vec::new(),
-                constraints,
-            },
-            against,
             only: Some(request),
+            ..Self::of(id, capability, against)
         }
+    }
+
+    /// Says who gave it.
+    #[must_use]
+    pub fn given_by(mut self, people: impl IntoIterator<Item = String>) -> Self {
+        self.by.extend(people);
+        self
+    }
+
+    /// True when it was given by two people of whom neither is the one whose task asks.
+    fn is_seen_by_four_eyes(&self, principal: &str) -> bool {
+        self.by.iter().filter(|name| *name != principal).count() >= FOUR_EYES
     }
 
     fn covers(&self, request: &Request, now: Millis) -> bool {
@@ -82,17 +109,30 @@ impl Grant {
     }
 
     /// True when this grant covers the request and was given against every question that the decision asks: a grant
-    /// is no answer to a question that nobody saw.
-    pub fn answers(&self, request: &Request, decision: &Decision, now: Millis) -> bool {
+    /// is no answer to a question that nobody saw. What needs four eyes it answers where two people gave it, neither of them
+    /// the principal.
+    pub fn answers(&self, request: &Request, decision: &Decision, principal: &str, now: Millis) -> bool {
+        let needs_two = |reason: &Reason| is_ask(reason) && reason.code == Code::FourEyes;
+        if decision.reasons.iter().any(needs_two) && !self.is_seen_by_four_eyes(principal) {
+            return false;
+        }
         let asks = |decision: &Decision| decision.reasons.iter().any(is_ask);
         let seen = |ask: &Reason| {
-            let same = |own: &Reason| is_ask(own) && own.code == ask.code && own.rule == ask.rule;
+            let same = |own: &Reason| is_ask(own) && own.code == ask.code && is_same(own, ask);
             self.against.reasons.iter().any(same)
         };
         decision.verdict == Verdict::Ask
             && asks(decision)
             && decision.reasons.iter().filter(|reason| is_ask(reason)).all(seen)
             && self.covers(request, now)
+    }
+}
+
+/// True for the same words in the same file: where in it they stand may change while a grant holds.
+fn is_same(one: &Reason, other: &Reason) -> bool {
+    match (&one.rule, &other.rule) {
+        (Some(one), Some(other)) => one.layer == other.layer && one.file == other.file && one.act == other.act,
+        (one, other) => one == other,
     }
 }
 
@@ -142,6 +182,8 @@ pub struct Used {
 pub struct Snapshot {
     /// The task.
     pub task: TaskId,
+    /// The accountable person.
+    pub principal: Arc<str>,
     /// What the answer is for.
     pub purpose: Purpose,
     /// What the task holds.
@@ -162,6 +204,8 @@ pub struct Snapshot {
     pub version: u64,
     /// True when someone is there who can be asked.
     pub approver_present: bool,
+    /// Who is there and watches.
+    pub approvers_present: Arc<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Snapshot {
@@ -169,6 +213,7 @@ impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")
             .field("task", &self.task)
+            .field("principal", &self.principal)
             .field("purpose", &self.purpose)
             .field("authority", &self.authority)
             .field("policy", &self.policy.digest())
@@ -179,6 +224,7 @@ impl fmt::Debug for Snapshot {
             .field("now", &self.now)
             .field("version", &self.version)
             .field("approver_present", &self.approver_present)
+            .field("approvers_present", &self.approvers_present)
             .finish()
     }
 }
@@ -188,6 +234,7 @@ impl Snapshot {
     pub fn of_rules(task: TaskId, policy: Arc<dyn Rules>, now: Millis, purpose: Purpose) -> Self {
         Self {
             task,
+            principal: Arc::from(""),
             purpose,
             authority: Arc::new(Authority::whole()),
             policy,
@@ -198,6 +245,7 @@ impl Snapshot {
             now,
             version: 0,
             approver_present: false,
+            approvers_present: Arc::default(),
         }
     }
 }

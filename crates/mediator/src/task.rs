@@ -5,18 +5,19 @@
 //! record, but never while a record becomes durable. `state` guards the memory, is held for moments only and never
 //! while the log is called: what the log calls back takes only this one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiwick_authority::Authority;
 use bailiwick_gate::Passed;
 use bailiwick_model::{
-    ContextId, DecisionId, Digest, HttpUrl, Label, Method, Millis, Nonce, Place, SecretName, TaskId,
+    ContextId, DecisionId, Digest, GrantId, HttpUrl, Label, Method, Millis, Nonce, Place, SecretName, TaskId,
 };
 
 use crate::budget::{self, Charge, Spent};
 use crate::decide::Uses;
 use crate::rules::Rules;
+use crate::session::Reply;
 use crate::snapshot::{Clearances, Grant, Purpose, Snapshot, Used};
 
 /// Most permits of one task that may be open at once.
@@ -25,7 +26,7 @@ pub(crate) const MAX_OPEN: usize = 65_536;
 pub(crate) struct Task {
     pub(crate) id: TaskId,
     pub(crate) parent: Option<TaskId>,
-    pub(crate) principal: String,
+    pub(crate) principal: Arc<str>,
     pub(crate) context: ContextId,
     pub(crate) command: Vec<String>,
     pub(crate) policy: Arc<dyn Rules>,
@@ -45,6 +46,8 @@ pub(crate) struct State {
     grants: Arc<[Grant]>,
     used: Arc<Used>,
     open: HashMap<Nonce, Open>,
+    /// The task's gates: what goes on under a grant that ends is cut off by them.
+    gates: Vec<std::sync::Weak<dyn Fn(Vec<u8>) + Send + Sync>>,
 }
 
 /// A permit that has been handed out and not been settled.
@@ -54,6 +57,8 @@ pub(crate) struct Open {
     pub(crate) digest: Digest,
     pub(crate) deadline: Millis,
     pub(crate) uses: Uses,
+    /// The grant that answered for it; one use of that is taken.
+    pub(crate) grant: Option<Grant>,
     /// What may be redeemed with it; none for all that puts no secret in.
     pub(crate) redeemable: Option<Box<Redeemable>>,
 }
@@ -79,33 +84,59 @@ impl State {
             label: Arc::new(label),
             used: Arc::new(Used {
                 capabilities: vec![0; authority.capabilities().len()],
-                grants: vec![0; grants.len()],
+                grants: Vec::new(),
                 budgets: Vec::new(),
             }),
             grants: grants.into(),
             open: HashMap::new(),
+            gates: Vec::new(),
         }
     }
 
-    /// Adds a yes to one request. Takes the place of one that has expired, where there is one: what a permit took of that
-    /// is never given back.
-    pub(crate) fn grant_once(&mut self, grant: Grant, now: Millis) {
-        let spent = |grant: &Grant| grant.only.is_some() && grant.has_expired(now);
-        let mut grants = self.grants.to_vec();
-        let used = Arc::make_mut(&mut self.used);
-        match grants.iter().position(spent) {
-            Some(place) => {
-                if let (Some(old), Some(count)) = (grants.get_mut(place), used.grants.get_mut(place)) {
-                    (*old, *count) = (grant, 0);
-                }
-            }
-            None => {
-                grants.push(grant);
-                used.grants.push(0);
-            }
-        }
-        self.grants = grants.into();
+    /// Adds a grant, in the place of one of the same id.
+    pub(crate) fn grant(&mut self, grant: Grant) {
+        let others = self.grants.iter().filter(|known| known.id != grant.id).cloned();
+        self.grants = others.chain([grant.clone()]).collect();
         self.moved();
+    }
+
+    /// Takes a grant away.
+    pub(crate) fn forget(&mut self, id: GrantId) {
+        if self.grants.iter().any(|grant| grant.id == id) {
+            self.grants = self.grants.iter().filter(|grant| grant.id != id).cloned().collect();
+            self.moved();
+        }
+    }
+
+    /// The grant behind an open permit.
+    pub(crate) fn grant_behind(&self, nonce: &Nonce) -> Option<Grant> {
+        self.open.get(nonce).and_then(|open| open.grant.clone())
+    }
+
+    /// True when a grant holds here.
+    pub(crate) fn has(&self, id: GrantId) -> bool {
+        self.grants.iter().any(|grant| grant.id == id)
+    }
+
+    /// The open permits that a grant gave.
+    pub(crate) fn open_under(&self, id: GrantId) -> Vec<Nonce> {
+        let under = |open: &Open| open.grant.as_ref().is_some_and(|grant| grant.id == id);
+        self.open
+            .iter()
+            .filter(|(_, open)| under(open))
+            .map(|(nonce, _)| *nonce)
+            .collect()
+    }
+
+    /// Has a gate hear of what is to be cut off, until it is gone.
+    pub(crate) fn add_gate(&mut self, gate: std::sync::Weak<dyn Fn(Vec<u8>) + Send + Sync>) {
+        self.gates.retain(|known| known.strong_count() > 0);
+        self.gates.push(gate);
+    }
+
+    /// The gates that are there.
+    pub(crate) fn gates(&self) -> Vec<Reply> {
+        self.gates.iter().filter_map(std::sync::Weak::upgrade).collect()
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -150,12 +181,13 @@ impl State {
 
     /// Gives back what a permit had used up, since its effect did not take place. A yes to one request is not given back:
     /// it was for that attempt.
-    pub(crate) fn release(&mut self, mut uses: Uses) {
-        uses.grant = uses
-            .grant
-            .filter(|place| self.grants.get(*place).is_some_and(|grant| grant.only.is_none()));
-        self.count(&uses, |used| used.saturating_sub(1));
-        self.charge(&uses, |spent, charge| budget::give_back(spent, charge));
+    pub(crate) fn release(&mut self, open: &Open) {
+        if let Some(grant) = open.grant.as_ref().filter(|grant| grant.only.is_none()) {
+            grant.taken.give_back();
+            self.moved();
+        }
+        self.count(&open.uses, |used| used.saturating_sub(1));
+        self.charge(&open.uses, |spent, charge| budget::give_back(spent, charge));
     }
 
     /// Counts what passed of an effect against the budgets that its permit was charged to.
@@ -193,15 +225,8 @@ impl State {
     }
 
     fn count(&mut self, uses: &Uses, change: impl Fn(u64) -> u64) {
-        if uses.capability.is_none() && uses.grant.is_none() {
-            return;
-        }
-        let used = Arc::make_mut(&mut self.used);
-        let slots = [
-            uses.capability.and_then(|place| used.capabilities.get_mut(place)),
-            uses.grant.and_then(|place| used.grants.get_mut(place)),
-        ];
-        for slot in slots.into_iter().flatten() {
+        let Some(place) = uses.capability else { return };
+        if let Some(slot) = Arc::make_mut(&mut self.used).capabilities.get_mut(place) {
             *slot = change(*slot);
         }
         self.moved();
@@ -222,7 +247,7 @@ impl Task {
             id,
             state: Mutex::new(State::new(spec.label, &spec.authority, spec.grants)),
             parent: spec.parent,
-            principal: spec.principal,
+            principal: spec.principal.into(),
             context: spec.context,
             command: spec.command,
             policy: spec.policy,
@@ -234,20 +259,27 @@ impl Task {
         }
     }
 
-    pub(crate) fn snapshot(&self, now: Millis, purpose: Purpose) -> Snapshot {
+    pub(crate) fn snapshot(&self, now: Millis, purpose: Purpose, watching: Arc<BTreeSet<String>>) -> Snapshot {
         let state = self.state();
+        let mut used = Arc::clone(&state.used);
+        if !state.grants.is_empty() {
+            // Uses of a grant are taken in other tasks too.
+            Arc::make_mut(&mut used).grants = state.grants.iter().map(|grant| grant.taken.now()).collect();
+        }
         Snapshot {
             task: self.id,
+            principal: Arc::clone(&self.principal),
             purpose,
             authority: Arc::clone(&self.authority),
             policy: Arc::clone(&self.policy),
             label: Arc::clone(&state.label),
             clearances: Arc::clone(&self.clearances),
             grants: Arc::clone(&state.grants),
-            used: Arc::clone(&state.used),
+            used,
             now,
             version: state.version,
             approver_present: self.approver_present,
+            approvers_present: watching,
         }
     }
 }

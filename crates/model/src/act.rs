@@ -354,6 +354,25 @@ impl Act {
     }
 }
 
+/// As its text.
+impl Serialize for Act {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// From its text in normal form: nothing in it is relative.
+impl<'de> Deserialize<'de> for Act {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let nowhere = Anchors {
+            root: None,
+            home: AbsPath::root(),
+        };
+        Self::parse(&text, &nowhere).map_err(serde::de::Error::custom)
+    }
+}
+
 impl fmt::Display for Act {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)

@@ -85,6 +85,13 @@ impl Host {
         }
     }
 
+    /// What an international name looks like where it is not shown in ASCII; none for all that is ASCII through and through.
+    pub fn looks_like(&self) -> Option<String> {
+        let Self::Name(name) = self else { return None };
+        let is_international = name.split('.').any(|label| label.starts_with("xn--"));
+        is_international.then(|| idna::domain_to_unicode(name).0)
+    }
+
     /// True for `localhost` and the names below it, which mean this machine (RFC 6761, section 6.3).
     pub fn is_localhost(&self) -> bool {
         matches!(self, Self::Name(name) if name == "localhost" || name.ends_with(".localhost"))

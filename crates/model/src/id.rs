@@ -92,6 +92,10 @@ hex_id!(
     DecisionId, 6, "a decision id", "12 hex digits"
 );
 hex_id!(
+    /// Identifies one grant: what a person said yes to.
+    GrantId, 6, "a grant id", "12 hex digits"
+);
+hex_id!(
     /// A number used once: the identity of a permit.
     Nonce, 16, "a nonce", "32 hex digits"
 );

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::act::Act;
 use crate::code::Code;
-use crate::id::{ContextId, DecisionId, Digest, Millis, TaskId};
+use crate::id::{ContextId, DecisionId, Digest, GrantId, Millis, TaskId};
 use crate::request::Request;
 use crate::secret::{Place, SecretName};
 use crate::verdict::Decision;
@@ -18,14 +19,44 @@ pub enum Durability {
     Durable,
 }
 
+/// What became of a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GrantChange {
+    /// A person narrowed it: it goes on as less.
+    Narrowed,
+    /// A person revoked it.
+    Revoked,
+    /// Its time is over.
+    Over,
+    /// It has been used as often as it may be.
+    UsedUp,
+}
+
+impl GrantChange {
+    /// As a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Narrowed => "narrowed",
+            Self::Revoked => "revoked",
+            Self::Over => "over",
+            Self::UsedUp => "used up",
+        }
+    }
+}
+
 /// What became of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answered {
     /// A person said yes: a grant for just this request, once.
     Yes,
+    /// One of the two people who must say yes did; the question waits on.
+    Seconded,
     /// A person said no.
     No,
+    /// A person wants to know more first: a no for now.
+    More,
     /// Nobody answered in time.
     Lapsed,
     /// Whoever asked went away first, or the task ended.
@@ -33,11 +64,24 @@ pub enum Answered {
 }
 
 impl Answered {
+    /// As a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::Seconded => "seconded",
+            Self::No => "no",
+            Self::More => "more",
+            Self::Lapsed => "lapsed",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+
     /// The code of the denial that follows; none for a yes, after which the request is decided again.
     pub fn refusal(self) -> Option<Code> {
         match self {
-            Self::Yes => None,
+            Self::Yes | Self::Seconded => None,
             Self::No => Some(Code::AnsweredNo),
+            Self::More => Some(Code::TellMore),
             Self::Lapsed => Some(Code::QuestionLapsed),
             Self::Withdrawn => Some(Code::QuestionWithdrawn),
         }
@@ -108,6 +152,53 @@ pub enum Event {
         /// Who answered, as a user name or number; none where nobody did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         principal: Option<String>,
+        /// The grant that a yes gave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant: Option<GrantId>,
+        /// What the person said to the agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        word: Option<String>,
+    },
+    /// A person gave a grant that outlives the request that it was given for. On record before it holds.
+    Granted {
+        /// The grant.
+        grant: GrantId,
+        /// The sentence that was shown before the yes.
+        sentence: String,
+        /// What it covers.
+        acts: Vec<Act>,
+        /// How often it may be used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        count: Option<u64>,
+        /// Until when.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Millis>,
+        /// The context in which it holds; none for the task alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        context: Option<ContextId>,
+        /// Who gave it, as user names or numbers.
+        by: Vec<String>,
+    },
+    /// A grant was narrowed, or ended. What went on under it is cut off.
+    GrantChanged {
+        /// The grant.
+        grant: GrantId,
+        /// How.
+        how: GrantChange,
+        /// How often it had been used.
+        used: u64,
+        /// How much went on under it, and was cut off.
+        cut: u64,
+        /// Who did it; none where it ended by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        principal: Option<String>,
+    },
+    /// The agent said something about a question, in its own words.
+    Told {
+        /// The question.
+        question: DecisionId,
+        /// What it said.
+        words: String,
     },
     /// A permit was used or given up.
     Settled {

@@ -14,7 +14,7 @@ use bailiwick_gate::{
     Client, ClientFault, FrameReader, GateKind, Outcome, Passed, Permit, Question, Redeemed, Refusal, Reply,
     Settlement, Spent, ToSign, Written,
 };
-use bailiwick_model::{Code, Millis, Nonce, Request, SecretName, TaskId};
+use bailiwick_model::{Code, DecisionId, Millis, Nonce, Request, SecretName, TaskId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
@@ -53,6 +53,8 @@ enum Say {
         oneshot::Sender<Result<Redeemed, Refusal>>,
     ),
     Refused(Code, String, oneshot::Sender<Refusal>),
+    /// What the agent says about a question.
+    Tell(DecisionId, String),
 }
 
 /// Where an answer goes.
@@ -120,6 +122,11 @@ impl Channel {
         Ok((channel, line.run(socket, said)))
     }
 
+    /// Passes on what the agent has to say about a question.
+    pub(crate) fn tell(&self, question: DecisionId, words: String) {
+        let _ = self.say.send(Say::Tell(question, words));
+    }
+
     /// The task on whose behalf the channel asks.
     pub(crate) fn task(&self) -> TaskId {
         self.task
@@ -134,10 +141,7 @@ impl Channel {
             Some(Outcome::Allow(permit)) => permit,
             Some(Outcome::Deny(refusal)) => return Err(self.refused(refusal, request.to_string())),
             Some(Outcome::Ask(question)) => {
-                let refusal = Refusal {
-                    id: question.id,
-                    code: Code::QuestionWithdrawn,
-                };
+                let refusal = Refusal::new(question.id, Code::QuestionWithdrawn);
                 return Err(self.refused(refusal, request.to_string()));
             }
             None => return Err(Refused::unavailable(request.to_string())),
@@ -154,7 +158,7 @@ impl Channel {
             }),
             Err(fault) => {
                 self.settle(nonce, false, fault.to_string(), Passed::default());
-                let refusal = Refusal { id, code: fault.code() };
+                let refusal = Refusal::new(id, fault.code());
                 Err(self.refused(refusal, request.to_string()))
             }
         }
@@ -405,6 +409,12 @@ impl Line {
                     self.redeems.insert(call, answer);
                 }
             }
+            Say::Tell(question, words) => {
+                // What does not fit into a frame is not said.
+                if let Ok(frame) = self.client.tell(question, &words) {
+                    self.out.extend(frame);
+                }
+            }
             Say::Refused(code, what, answer) => {
                 if let Some((call, frame)) = Self::sendable(self.client.refused(self.task, code, &what))? {
                     self.out.extend(frame);
@@ -454,7 +464,7 @@ impl Line {
                 }
             }
             // Whether the mediator could take it is in its own record; there is nothing left to do here.
-            Reply::Settled(..) => {}
+            Reply::Settled(..) | Reply::Revoked(_) => {}
             Reply::Redeemed(call, redeemed) => {
                 if let Some(asker) = self.redeems.remove(&call) {
                     let _ = asker.send(redeemed);

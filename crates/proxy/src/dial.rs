@@ -173,10 +173,7 @@ impl Gate {
                 Ok(addresses)
             }
             Err(why) => {
-                let refusal = Refusal {
-                    id: effect.spent().decision(),
-                    code: Code::NameUnresolved,
-                };
+                let refusal = Refusal::new(effect.spent().decision(), Code::NameUnresolved);
                 effect.settle(false, why);
                 Err(Refused::new(refusal, format!("resolve {host}")))
             }
@@ -239,7 +236,7 @@ impl Gate {
             Err(UpstreamFault { code, why }) => {
                 let id = effect.spent().decision();
                 effect.settle(false, why.as_str());
-                let refused = Refused::new(Refusal { id, code }, asked.to_string());
+                let refused = Refused::new(Refusal::new(id, code), asked.to_string());
                 // What the server showed is no secret of this machine's; the address that was dialled may be.
                 Err(match code {
                     Code::UpstreamUntrusted => refused.because(&why),
@@ -301,10 +298,7 @@ fn duties_of(obligations: &[Obligation], asked: &Request, scheme: Option<Scheme>
 
 /// Gives a permit back whose obligations this gate cannot keep.
 fn unkept(effect: Effect, act: &str) -> Refused {
-    let refusal = Refusal {
-        id: effect.spent().decision(),
-        code: Code::PermitRefused,
-    };
+    let refusal = Refusal::new(effect.spent().decision(), Code::PermitRefused);
     effect.settle(
         false,
         "the permit carries an obligation that the network gate cannot keep",

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use bailiwick_gate::Refusal;
-use bailiwick_model::{Argument, Code, Host, Method, Request, Resource, Verb, argument};
+use bailiwick_model::{Argument, Code, DecisionId, Host, Method, Request, Resource, Verb, argument};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::upgrade::OnUpgrade;
@@ -25,7 +25,7 @@ use crate::channel::Effect;
 use crate::dial::{Asked, Gate, Reached};
 use crate::exchange::{Download, Passing, Tally, Upload};
 use crate::heads;
-use crate::last::OWN_HOST;
+use crate::last::{Last, OWN_HOST};
 use crate::limits;
 use crate::links::{After, Destination, Link, Unsent};
 use crate::push::{self, Received};
@@ -35,6 +35,9 @@ use crate::secrets::{Expected, Stopped};
 use crate::serve::Seat;
 use crate::tunnel::{Meter, Metered};
 use crate::upstream::UpstreamFault;
+
+/// Most bytes that are said about a question at once.
+const MAX_WORDS: usize = 4096;
 
 /// The body of an answer.
 pub(crate) type Body = BoxBody<Bytes, Broken>;
@@ -70,6 +73,24 @@ impl Gate {
         }
     }
 
+    /// Passes on what the agent has to say about a question.
+    async fn tell(&self, question: DecisionId, body: Option<Received>) -> Response<Body> {
+        let body = match body {
+            Some(body) => Limited::new(body, MAX_WORDS).collect().await.ok(),
+            None => None,
+        };
+        let words = body.and_then(|body| String::from_utf8(body.to_bytes().to_vec()).ok());
+        let mut response = Response::new(whole("said; a person who is asked sees it as your words\n"));
+        match words.filter(|words| !words.trim().is_empty()) {
+            Some(words) => self.channel.tell(question, words),
+            None => {
+                response = Response::new(whole("nothing was said: text is wanted, at most 4096 bytes\n"));
+                *response.status_mut() = StatusCode::BAD_REQUEST;
+            }
+        }
+        response
+    }
+
     async fn forward(
         self: &Arc<Self>,
         road: &Road,
@@ -85,6 +106,9 @@ impl Gate {
         };
         if matches!(road, Road::Proxy) && url.host.to_string() == OWN_HOST {
             self.channel.last.gathered().await;
+            if let Some(question) = Last::told_of(request.method(), &url.target()) {
+                return Ok(self.tell(question, body.take()).await);
+            }
             return Ok(self.channel.last.answer(request.method(), &url.target()));
         }
         let Some(method) = Method::parse(request.method().as_str()) else {
@@ -139,7 +163,7 @@ impl Gate {
             let id = reached.effect.spent().decision();
             reached.effect.settle(false, why.as_str());
             let code = Code::LimitReached;
-            return Err(Refused::new(Refusal { id, code }, asked.to_string()).because(&why));
+            return Err(Refused::new(Refusal::new(id, code), asked.to_string()).because(&why));
         }
         let Some(body) = body.take() else {
             return Err(Refused::unavailable(asked.to_string()));
@@ -200,7 +224,7 @@ impl Gate {
             Err(NoAnswer::Unreached(UpstreamFault { code, why })) => {
                 let id = effect.spent().decision();
                 effect.settle(false, why.as_str());
-                return Err(Refused::new(Refusal { id, code }, asked.to_string()));
+                return Err(Refused::new(Refusal::new(id, code), asked.to_string()));
             }
             Err(NoAnswer::Late) => return Err(past(effect, asked, "no answer in the time that it may take")),
             Err(NoAnswer::Broken(_)) if tally.is_over() => {
@@ -354,10 +378,7 @@ fn without_body(mut asked: Request, is_empty: bool) -> Request {
 
 /// Refuses, or gives up, what passes a bound of its permit.
 fn past(effect: Effect, asked: &Request, why: &str) -> Refused {
-    let refusal = Refusal {
-        id: effect.spent().decision(),
-        code: Code::LimitReached,
-    };
+    let refusal = Refusal::new(effect.spent().decision(), Code::LimitReached);
     effect.settle(true, why);
     Refused::new(refusal, asked.to_string()).because(why)
 }
@@ -390,10 +411,7 @@ fn switch(mut response: Response<Incoming>, client: OnUpgrade, seat: Seat, effec
 
 /// What is said when the server takes the connection and then does not answer in HTTP.
 fn broken(effect: Effect, asked: &Request, fault: &hyper::Error) -> Refused {
-    let refusal = Refusal {
-        id: effect.spent().decision(),
-        code: Code::UpstreamUnreachable,
-    };
+    let refusal = Refusal::new(effect.spent().decision(), Code::UpstreamUnreachable);
     effect.settle(true, format!("no answer: {fault}"));
     Refused::new(refusal, asked.to_string())
 }

@@ -1,12 +1,13 @@
-//! What outlives a process: trust and tasks, on SQLite.
+//! What outlives a process: trust, tasks, questions that wait, grants and counts, on SQLite.
 //!
-//! Answers: is this content of a rule file trusted, and which tasks were there?
+//! Answers: is this content of a rule file trusted, which tasks were there, what waits for a person, what did one grant?
 //! Promises: P4 (a store that cannot be read trusts nothing: every failure is a fault, never an answer).
 //! Trust: the file is the person's own, mode 0600; it may have been damaged, or written by a newer build: then it is
 //! refused and left as it is.
 //! Not here: what is done with a fault (`mediator`, `bailiwick`), what was decided (`ledger`).
 //! See: `schema` for the tables; `tests/contract.rs` for what any other backend has to do too.
 
+mod approvals;
 mod schema;
 mod worker;
 
@@ -15,8 +16,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use bailiwick_gate::{Store, StoreFault, TaskRow, TaskState};
-use bailiwick_model::{ContextId, Digest, Millis};
+use bailiwick_gate::desk::Likes;
+use bailiwick_gate::{GrantRow, Store, StoreFault, TaskRow, TaskState, Waiting};
+use bailiwick_model::{Answered, ContextId, DecisionId, Digest, GrantId, Millis};
 
 use worker::Worker;
 
@@ -144,6 +146,42 @@ impl Store for SqliteStore {
                 .await?
                 .rows_affected())
         })
+    }
+
+    fn put_question(&self, waiting: &Waiting) -> Result<(), StoreFault> {
+        approvals::put_question(&self.worker, waiting)
+    }
+
+    fn drop_question(&self, id: DecisionId) -> Result<(), StoreFault> {
+        approvals::drop_question(&self.worker, id)
+    }
+
+    fn questions(&self) -> Result<Vec<Waiting>, StoreFault> {
+        approvals::questions(&self.worker)
+    }
+
+    fn put_grant(&self, row: &GrantRow) -> Result<(), StoreFault> {
+        approvals::put_grant(&self.worker, row)
+    }
+
+    fn use_grant(&self, id: GrantId, used: u64) -> Result<(), StoreFault> {
+        approvals::use_grant(&self.worker, id, used)
+    }
+
+    fn drop_grant(&self, id: GrantId) -> Result<(), StoreFault> {
+        approvals::drop_grant(&self.worker, id)
+    }
+
+    fn grants(&self) -> Result<Vec<GrantRow>, StoreFault> {
+        approvals::grants(&self.worker)
+    }
+
+    fn count(&self, context: &ContextId, kind: &str, answer: Answered) -> Result<(), StoreFault> {
+        approvals::count(&self.worker, context, kind, answer)
+    }
+
+    fn likes(&self, context: &ContextId, kind: &str) -> Result<Likes, StoreFault> {
+        approvals::likes(&self.worker, context, kind)
     }
 }
 

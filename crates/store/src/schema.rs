@@ -15,7 +15,8 @@ pub(crate) struct Found {
 }
 
 /// The steps, each from one schema to the next; its number is its place, from 1. A step that was shipped never changes.
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = [
+    "
     CREATE TABLE trust (
         file   TEXT NOT NULL,
         digest TEXT NOT NULL,
@@ -32,7 +33,28 @@ const STEPS: [&str; 1] = ["
         status  BIGINT
     );
     CREATE INDEX task_started ON task (started);
-"];
+",
+    "
+    CREATE TABLE question (
+        id      TEXT NOT NULL PRIMARY KEY,
+        since   BIGINT NOT NULL,
+        waiting TEXT NOT NULL
+    );
+    CREATE TABLE given (
+        id    TEXT NOT NULL PRIMARY KEY,
+        since BIGINT NOT NULL,
+        used  BIGINT NOT NULL,
+        row   TEXT NOT NULL
+    );
+    CREATE TABLE liked (
+        context TEXT NOT NULL,
+        kind    TEXT NOT NULL,
+        answer  TEXT NOT NULL,
+        times   BIGINT NOT NULL,
+        PRIMARY KEY (context, kind, answer)
+    );
+",
+];
 
 /// The newest schema that this build knows.
 pub(crate) const KNOWN: i64 = STEPS.len() as i64;

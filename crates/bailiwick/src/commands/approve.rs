@@ -4,23 +4,24 @@
 //! that act, once).
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bailiwick_model::Millis;
+use bailiwick_gate::Clock;
+use bailiwick_gate::desk::{Answer, Asked, Desk as _, DeskFault, Offer, Scope};
+use bailiwick_model::{Answered, Millis};
 
-use super::choose;
 use crate::cli::ApproveArgs;
+use crate::daemon::SteadyClock;
+use crate::desk::{PathDesk, person};
 use crate::failure::{Done, Exit, Failure};
-use crate::link::Link;
 use crate::places::Places;
-use crate::protocol::{PersonAnswer, PersonCall, WaitingAct};
-use crate::visible::visible;
+use crate::terms;
+use bailiwick_model::visible;
 
 /// What stands before the id of a question.
 const HEAD: &str = "q-";
 
 /// The line that tells of a question, and how to answer it.
-pub fn waits(waiting: &WaitingAct) -> String {
+pub fn waits(waiting: &Asked) -> String {
     format!(
         "bailiwick: waits for you: `bailiwick approve {HEAD}{}`: {}\n",
         waiting.id, waiting.act
@@ -29,36 +30,73 @@ pub fn waits(waiting: &WaitingAct) -> String {
 
 /// Runs the command.
 pub fn run(args: &ApproveArgs) -> Done {
-    let Some(mut link) = Link::to_running(&Places::find()?)? else {
-        return match &args.question {
-            Some(wanted) => Err(unknown(wanted)),
-            None => list(&[], args.json),
-        };
-    };
-    link.say(&PersonCall::Questions)?;
-    let PersonAnswer::Questions(all) = link.hear()? else {
-        return Err(Failure::fault("the daemon answered something that was not asked"));
-    };
+    let desk = PathDesk::new(Places::find()?);
+    let all = desk.asked().map_err(failed)?;
     let Some(wanted) = &args.question else {
         return list(&all, args.json);
     };
     let waiting = among(&all, wanted)?;
-    link.say(&PersonCall::Answer {
-        id: waiting.id,
-        yes: !args.no,
-    })?;
-    choose::done(link.hear()?)?;
+    let answer = answer(args, waiting)?;
+    let closed = desk.answer(waiting.id, &answer, &person()).map_err(failed)?;
     if args.json {
+        let answered = closed.answer.map(Answered::as_str);
         tellln!(
             "{}",
-            serde_json::json!({ "answered": if args.no { "no" } else { "yes" }, "question": waiting })
+            serde_json::json!({ "answered": answered, "question": waiting, "grant": closed.grant, "released": closed.released })
         );
-    } else if args.no {
-        tellln!("no: {}", waiting.act);
-    } else {
-        tellln!("yes, once: {}", waiting.act);
+        return Ok(ExitCode::SUCCESS);
+    }
+    match (&answer, &closed.grant) {
+        (Answer::No { .. }, _) => tellln!("no: {}", waiting.act),
+        (Answer::More { .. }, _) => tellln!("more is to be told first: {}", waiting.act),
+        (Answer::Yes { .. }, None) => tellln!("yes, and one more is needed: {}", waiting.act),
+        (Answer::Yes { offer, .. }, Some(grant)) => {
+            let is_request = waiting.offers.get(*offer).is_some_and(Offer::is_request);
+            if is_request {
+                tellln!("yes, once: {}", waiting.act);
+            } else {
+                tellln!("yes: {} (grant {})", grant.sentence, grant.id);
+            }
+        }
+    }
+    if closed.released > 0 {
+        tellln!("other questions that this answered as well: {}", closed.released);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn failed(fault: DeskFault) -> Failure {
+    Failure::fault(fault.to_string())
+}
+
+fn answer(args: &ApproveArgs, waiting: &Asked) -> Result<Answer, Failure> {
+    if args.no {
+        return Ok(Answer::No {
+            word: args.word.clone(),
+        });
+    }
+    if let Some(word) = args.more.clone() {
+        return Ok(Answer::More { word });
+    }
+    let Some(offer) = args.offer else {
+        let in_terms = args.terms.times.is_some() || args.terms.span.is_some() || args.terms.until.is_some();
+        if in_terms {
+            return Err(Failure::usage(
+                "how often and how long go with `--offer N`: the request itself is granted once",
+            )
+            .hint("`bailiwick approve` lists the offers with their numbers"));
+        }
+        return Answer::once(waiting).ok_or_else(|| {
+            Failure::usage("a yes to this cannot be said as an act for the next task")
+                .hint("its task has ended: start it again, and answer then")
+        });
+    };
+    let usual = if waiting.running { Scope::Task } else { Scope::Context };
+    let terms = terms::read(&args.terms, args.scope.unwrap_or(usual), now())?;
+    Answer::yes(waiting, offer, terms).ok_or_else(|| {
+        Failure::usage(format!("there is no offer {offer}"))
+            .hint("`bailiwick approve` lists the offers with their numbers")
+    })
 }
 
 fn unknown(wanted: &str) -> Failure {
@@ -66,7 +104,7 @@ fn unknown(wanted: &str) -> Failure {
         .hint("`bailiwick approve` lists those that do; a question ends with its deadline, or with whoever asked")
 }
 
-fn among<'a>(all: &'a [WaitingAct], wanted: &str) -> Result<&'a WaitingAct, Failure> {
+fn among<'a>(all: &'a [Asked], wanted: &str) -> Result<&'a Asked, Failure> {
     let id = wanted.strip_prefix(HEAD).unwrap_or(wanted).to_ascii_lowercase();
     let mut found = all
         .iter()
@@ -82,7 +120,7 @@ fn among<'a>(all: &'a [WaitingAct], wanted: &str) -> Result<&'a WaitingAct, Fail
     }
 }
 
-fn list(all: &[WaitingAct], json: bool) -> Done {
+fn list(all: &[Asked], json: bool) -> Done {
     let code = if all.is_empty() {
         ExitCode::SUCCESS
     } else {
@@ -101,9 +139,44 @@ fn list(all: &[WaitingAct], json: bool) -> Done {
         for line in &one.because {
             tellln!("    {line}");
         }
+        for detail in &one.details {
+            if let Some(mind) = &detail.mind {
+                tellln!("    mind the {}: {mind}", detail.name);
+            }
+        }
+        for said in &one.words {
+            if let Some(asked) = &said.asked {
+                tellln!("    you wanted to know: {asked}");
+            }
+            if let Some(answered) = &said.answered {
+                tellln!("    the agent says (its own words): {answered}");
+            }
+        }
+        for name in &one.seconded {
+            tellln!("    {name} has said yes; one more is needed");
+        }
+        for (number, offer) in one.offers.iter().enumerate() {
+            match offer.is_request() {
+                true => tellln!("    offer {number}: {}, once", offer.says),
+                false => tellln!("    offer {number}: {}", offer.says),
+            }
+        }
+        if let Some(rule) = &one.rule {
+            tellln!(
+                "    the like had {} yeses: a rule would answer it: {rule}",
+                one.likes.yes
+            );
+        }
+        let task = match one.running {
+            true => format!("task {}", one.task),
+            false => format!(
+                "task {}, which has ended: a yes is for the next one of {}",
+                one.task,
+                visible(&one.context.0)
+            ),
+        };
         tellln!(
-            "    task {}, waits since {}, no in {}",
-            one.task,
+            "    {task}, waits since {}, no in {}",
             span(now.0.saturating_sub(one.since.0)),
             span(one.deadline.0.saturating_sub(now.0))
         );
@@ -112,8 +185,7 @@ fn list(all: &[WaitingAct], json: bool) -> Done {
 }
 
 fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Clock::now(&SteadyClock::default())
 }
 
 fn span(millis: u64) -> String {

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::link::Link;
 use crate::places::Places;
 use crate::protocol::{DaemonStatus, PersonAnswer, PersonCall, RunningTask};
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// Connects to the daemon and asks how it does; a failure when none runs, since then there is no task.
 pub fn daemon() -> Result<(Link, DaemonStatus), Failure> {
@@ -52,7 +52,7 @@ pub fn done(answer: PersonAnswer) -> Result<(), Failure> {
     match answer {
         PersonAnswer::Done => Ok(()),
         PersonAnswer::Failed(fault) => {
-            Err(Failure::fault(crate::visible::visible_lines(&fault.to_string())).hint(fault.hint))
+            Err(Failure::fault(bailiwick_model::visible_lines(&fault.to_string())).hint(fault.hint))
         }
         _ => Err(Failure::fault("the daemon answered something that was not asked")),
     }

@@ -9,7 +9,7 @@ use crate::cli::DoctorArgs;
 use crate::columns::folded;
 use crate::failure::{Done, Exit};
 use crate::promises::PROMISES;
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// Lets this program, and no other, make namespaces where AppArmor keeps them from ordinary users.
 const APPARMOR: &str = include_str!("../../apparmor/bailiwick");

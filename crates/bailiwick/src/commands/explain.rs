@@ -8,7 +8,7 @@ use crate::advice;
 use crate::cli::ExplainArgs;
 use crate::failure::{Done, Failure};
 use crate::places::Places;
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// Runs the command.
 pub fn run(args: &ExplainArgs) -> Done {

@@ -24,7 +24,7 @@ use crate::failure::{Done, Failure};
 use crate::link::Link;
 use crate::places::Places;
 use crate::protocol::{Given, PersonCall};
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// Most files and folders of one call, and deepest folder.
 const MOST: usize = 2_000;

@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::failure::{Done, Failure};
 use crate::line::{self, Judged};
 use crate::places::Places;
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// Longest input, in bytes.
 const LONGEST: u64 = 1024 * 1024;

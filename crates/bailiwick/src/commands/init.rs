@@ -14,7 +14,7 @@ use crate::context::{RULE_FILE, find_root};
 use crate::failure::{Done, Failure};
 use crate::places::Places;
 use crate::toolchains;
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// Largest file of git's settings that is looked at, in bytes.
 const MAX_SETTINGS: u64 = 1 << 20;

@@ -12,7 +12,7 @@ use crate::failure::{Done, Exit, Failure};
 use crate::link::Link;
 use crate::places::Places;
 use crate::protocol::{PersonAnswer, PersonCall};
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// One record and its place, or why it cannot be read.
 pub type Entry = Result<(u64, Record), Failure>;
@@ -148,17 +148,37 @@ fn sentence(event: &Event) -> String {
             request,
             answer,
             principal,
+            grant,
+            word,
             ..
         } => {
             let by = principal.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
             let answer = match answer {
-                Answered::Yes => "yes, once",
+                Answered::Yes => "yes",
+                Answered::Seconded => "yes, as one of two",
                 Answered::No => "no",
+                Answered::More => "more is to be told first",
                 Answered::Lapsed => "no answer in time",
                 Answered::Withdrawn => "withdrawn",
             };
-            format!("question {request}: {answer}{by} ({id})")
+            let grant = grant.map(|grant| format!(", grant {grant}")).unwrap_or_default();
+            let word = word.as_ref().map(|word| format!(": \"{word}\"")).unwrap_or_default();
+            format!("question {request}: {answer}{word}{by} ({id}{grant})")
         }
+        Event::Granted {
+            grant, sentence, by, ..
+        } => format!("granted by {}: {sentence} ({grant})", by.join(" and ")),
+        Event::GrantChanged {
+            grant,
+            how,
+            used,
+            cut,
+            principal,
+        } => {
+            let by = principal.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
+            format!("grant {}{by}, used {used} times, {cut} cut off ({grant})", how.as_str())
+        }
+        Event::Told { question, words } => format!("the agent says about question {question}: \"{words}\""),
         Event::Settled { id, done: true, note } => format!("done ({id}) {note}"),
         Event::Settled { id, done: false, note } => format!("not done ({id}) {note}"),
         Event::Redeemed { id, secret, place } => format!("secret {secret} put in ({place}) ({id})"),
@@ -182,31 +202,9 @@ fn sentence(event: &Event) -> String {
 
 /// A time in UTC (RFC 3339).
 pub fn time(at: Millis) -> String {
-    let (seconds, millis) = (at.0 / 1000, at.0 % 1000);
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = date(days);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
-}
-
-/// The date of a day since 1970-01-01, in the Gregorian calendar: counts eras of 400 years that begin on 1 March.
-fn date(days: u64) -> (u64, u64, u64) {
-    let shifted = days.saturating_add(719_468);
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+    let moment = bailiwick_gate::desk::moment(at);
+    let moment = moment.trim_end_matches(" UTC").replace(' ', "T");
+    format!("{moment}.{:03}Z", at.0 % 1000)
 }
 
 /// Verifies a log.

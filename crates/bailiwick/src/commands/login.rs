@@ -22,7 +22,7 @@ use crate::failure::{Done, Exit, Failure};
 use crate::link::Link;
 use crate::places::Places;
 use crate::protocol::{PersonAnswer, PersonCall};
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// The preset that an agent signs in with.
 const PRESET: &str = "sign-in";

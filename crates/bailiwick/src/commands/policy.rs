@@ -8,7 +8,7 @@ use crate::cli::{JsonArg, ShowArgs};
 use crate::context::Context;
 use crate::failure::{Done, Failure};
 use crate::places::Places;
-use crate::visible::{visible, visible_lines};
+use bailiwick_model::{visible, visible_lines};
 
 fn context(program: Option<&str>) -> Result<Context, Failure> {
     let places = Places::find()?;

@@ -214,7 +214,7 @@ pub fn here() -> Result<AbsPath, Failure> {
 
 fn not_started(fault: &LaunchFault, program: &str) -> Failure {
     let exit = Exit::of_launch(fault.code);
-    let failure = Failure::new(exit, crate::visible::visible_lines(&fault.to_string())).coded(fault.code);
+    let failure = Failure::new(exit, bailiwick_model::visible_lines(&fault.to_string())).coded(fault.code);
     match (exit, fault.hint.is_empty()) {
         (Exit::NotFound, true) => failure.hint(where_outside(program)),
         (Exit::NotExecutable, true) => match why_not_executable(program) {

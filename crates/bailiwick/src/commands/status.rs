@@ -7,7 +7,7 @@ use crate::failure::{Done, Failure};
 use crate::link::Link;
 use crate::places::Places;
 use crate::protocol::{PersonAnswer, PersonCall};
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// Says which tasks run.
 pub fn run(args: &JsonArg) -> Done {

@@ -11,7 +11,7 @@ use bailiwick_gate::{Clock, FenceReport};
 use serde_json::{Value, json};
 
 use super::log::time;
-use crate::daemon::WallClock;
+use crate::daemon::SteadyClock;
 use crate::failure::Failure;
 use crate::protocol::Planned;
 
@@ -29,7 +29,7 @@ impl StatusFile {
             path: path.map(Path::to_owned),
             content: json!({
                 "state": "starting", "task": null, "context": null, "command": command, "level": null, "enforced": [],
-                "started": time(WallClock.now()), "ended": null, "status": null, "failure": null, "checkpoint": null, "denied": null,
+                "started": time(SteadyClock::default().now()), "ended": null, "status": null, "failure": null, "checkpoint": null, "denied": null,
             }),
         };
         file.write().map_err(|e| {
@@ -67,7 +67,7 @@ impl StatusFile {
     pub fn ended(&mut self, status: i32, checkpoint: Option<&str>, denied: u64) {
         self.set(&[
             ("state", json!("ended")),
-            ("ended", json!(time(WallClock.now()))),
+            ("ended", json!(time(SteadyClock::default().now()))),
             ("status", json!(status)),
             ("checkpoint", json!(checkpoint)),
             ("denied", json!(denied)),
@@ -81,7 +81,7 @@ impl StatusFile {
         });
         self.set(&[
             ("state", json!("failed")),
-            ("ended", json!(time(WallClock.now()))),
+            ("ended", json!(time(SteadyClock::default().now()))),
             ("failure", told),
         ]);
     }

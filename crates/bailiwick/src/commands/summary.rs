@@ -6,7 +6,7 @@ use bailiwick_gate::FenceReport;
 use bailiwick_model::{AbsPath, Level};
 
 use crate::protocol::Planned;
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// Widest line where standard error is no terminal, in characters.
 const WIDTH: usize = 100;

@@ -10,7 +10,7 @@ use crate::failure::{Done, Failure};
 use crate::link::Link;
 use crate::places::Places;
 use crate::protocol::{PersonAnswer, PersonCall};
-use crate::visible::visible;
+use bailiwick_model::visible;
 
 /// Opens the store, if there is one: without one nothing has been trusted yet.
 pub fn store_if_there(places: &Places) -> Result<Option<SqliteStore>, Failure> {

@@ -44,6 +44,38 @@ pub struct Master {
     pub level: Level,
 }
 
+/// All commands that run outside, by the permit that each runs under.
+#[derive(Default)]
+pub struct Brokered(Mutex<BTreeMap<(TaskId, Nonce), Handle>>);
+
+impl Brokered {
+    /// Notes that a command runs; false when its permit was cut off meanwhile.
+    fn begin(&self, daemon: &Daemon, task: TaskId, nonce: Nonce, handle: &Handle) -> bool {
+        lock(&self.0).insert((task, nonce), handle.clone());
+        daemon.mediator.is_granted(task, &nonce)
+    }
+
+    fn end(&self, task: TaskId, nonce: Nonce) {
+        lock(&self.0).remove(&(task, nonce));
+    }
+
+    /// Ends the command that runs under a permit: asks it to, and does not wait for long.
+    pub fn cut(&self, task: TaskId, nonce: Nonce) {
+        if let Some(handle) = lock(&self.0).get(&(task, nonce)).cloned() {
+            end_soon(handle);
+        }
+    }
+}
+
+/// Ends a command: asks it to, and does not wait for long.
+fn end_soon(handle: Handle) {
+    handle.signal(signal_hook::consts::SIGTERM);
+    std::thread::spawn(move || {
+        std::thread::sleep(GRACE);
+        handle.end();
+    });
+}
+
 /// What runs for one task.
 #[derive(Default)]
 struct Running {
@@ -200,16 +232,26 @@ impl Desk {
         drop(errors);
         let handle = started.handle.clone();
         let id = handle.describe().id;
-        self.settle(nonce, true, &format!("it runs outside as task {id}"));
         let unwanted = {
             let mut running = lock(&self.running);
             let before = running.all.insert(call, State::Runs(Box::new(handle.clone())));
             running.over || matches!(before, Some(State::Unwanted))
         };
-        if unwanted {
+        // Its permit stays open as long as it runs: what goes on under a grant ends with that.
+        let is_open = self
+            .daemon
+            .brokered
+            .begin(&self.daemon, self.master.task, nonce, &handle);
+        if unwanted || !is_open {
             handle.end();
         }
         let (status, _) = started.waiting.wait(&self.daemon);
+        self.daemon.brokered.end(self.master.task, nonce);
+        self.settle(
+            nonce,
+            true,
+            &format!("it ran outside as task {id}, to the end with {status}"),
+        );
         lock(&self.daemon.running).remove(&id);
         status
     }
@@ -319,11 +361,7 @@ impl Desk {
                 None => return,
             }
         };
-        handle.signal(signal_hook::consts::SIGTERM);
-        std::thread::spawn(move || {
-            std::thread::sleep(GRACE);
-            handle.end();
-        });
+        end_soon(*handle);
     }
 
     /// The task has ended: so does what runs for it.

@@ -52,13 +52,13 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use crate::context::store_failure;
 use crate::failure::{Done, Failure};
 use crate::places::Places;
-pub use surroundings::{KernelRandom, WallClock};
+pub use surroundings::{KernelRandom, SteadyClock};
 
 /// A daemon without tasks ends after this time.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// How often abandoned permits are looked for.
-const SWEEP: Duration = Duration::from_secs(1);
+/// How often deadlines and ends of grants are looked for, and abandoned permits.
+const SWEEP: Duration = Duration::from_millis(500);
 
 /// The name of the log, as it stands in its checkpoints.
 const ORIGIN: &str = "bailiwick.log";
@@ -87,6 +87,10 @@ pub struct Daemon {
     pub refusals: refusals::Watched,
     /// Tasks that have ended while nobody attended them.
     pub unheard: attend::Unheard,
+    /// What changes for people who answer questions, and who of them is there.
+    pub moved: Arc<questions::Moved>,
+    /// Commands that run outside under grants.
+    pub brokered: broker::Brokered,
     /// Compiled rules, by what they were compiled from.
     compiled: Mutex<Vec<(Sources, Arc<Policy>)>>,
 }
@@ -161,7 +165,8 @@ pub fn run(detach: bool, state: Option<PathBuf>) -> Done {
     // Tried while there is one thread.
     let machine = level::Machine::try_out();
     let daemon = Arc::new(open(places, machine)?);
-    questions::tell_waiting(&daemon);
+    questions::watch(&daemon);
+    take_up(&daemon)?;
     let listener = listen(&daemon.places)?;
     say("ready");
     if detach {
@@ -251,7 +256,7 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
             .hint("without its key the log cannot go on; a key from a backup, or a fresh state folder (XDG_STATE_HOME), will do")
     })?;
     let verifier = key.verifier().to_string();
-    let clock: Arc<dyn Clock> = Arc::new(WallClock);
+    let clock: Arc<dyn Clock> = Arc::new(SteadyClock::default());
     let (log, _) = Log::open(&places.log(), key, ORIGIN, Arc::clone(&clock)).map_err(|fault| {
         Failure::fault(format!("cannot open the log: {fault}"))
             .hint("nothing was changed: `bailiwick log verify` says more; with the folder moved aside a new log begins")
@@ -270,12 +275,9 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
     store.mark_lost(clock.now()).map_err(|fault| store_failure(&fault))?;
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     let refusals = refusals::Watched::over(log.clone());
+    let mediator = Mediator::new(Arc::new(refusals.clone()), Arc::clone(&clock), Arc::new(KernelRandom));
     Ok(Daemon {
-        mediator: Arc::new(Mediator::new(
-            Arc::new(refusals.clone()),
-            Arc::clone(&clock),
-            Arc::new(KernelRandom),
-        )),
+        mediator: Arc::new(mediator.keeping(Arc::clone(&store) as Arc<dyn Store>)),
         machine,
         places,
         log,
@@ -286,8 +288,19 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
         running: Mutex::new(BTreeMap::new()),
         refusals,
         unheard: attend::Unheard::default(),
+        moved: Arc::default(),
+        brokered: broker::Brokered::default(),
         compiled: Mutex::new(Vec::new()),
     })
+}
+
+/// Takes up the questions and grants of the daemon before this one.
+fn take_up(daemon: &Daemon) -> Result<(), Failure> {
+    let failure = |fault| store_failure(&fault);
+    daemon.mediator.take_up_grants().map_err(failure)?;
+    let kept = daemon.store.questions().map_err(failure)?;
+    daemon.mediator.take_up_questions(kept);
+    Ok(())
 }
 
 fn listen(places: &Places) -> Result<UnixListener, Failure> {

@@ -54,9 +54,49 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
             }
             PersonCall::Publish { task, port } => channel.send(&publish(daemon, task, port.into()), &[])?,
             PersonCall::Questions => {
-                channel.send(&PersonAnswer::Questions(questions::waiting(daemon)), &[])?;
+                for asked in daemon.mediator.asked() {
+                    channel.send(&PersonAnswer::Asked(Box::new(asked)), &[])?;
+                }
+                channel.send(&PersonAnswer::Done, &[])?;
             }
-            PersonCall::Answer { id, yes } => channel.send(&questions::answer(daemon, id, yes), &[])?,
+            PersonCall::Answer { id, answer, by } => {
+                let by = by.unwrap_or_else(questions::person);
+                let closed = daemon.mediator.answer(id, &answer, &by);
+                channel.send(&PersonAnswer::Closed(closed.map(Box::new)), &[])?;
+            }
+            PersonCall::Grants => channel.send(&PersonAnswer::Grants(daemon.mediator.granted()), &[])?,
+            PersonCall::Grant { directory, act, terms } => {
+                let granted = questions::grant_by_hand(daemon, &directory, &act, terms);
+                channel.send(
+                    &PersonAnswer::Granted(granted.map(|granted| Some(Box::new(granted)))),
+                    &[],
+                )?;
+            }
+            PersonCall::Covered {
+                context,
+                request,
+                decision,
+            } => {
+                let by = daemon
+                    .mediator
+                    .answered_by(&context, &request, &decision, &task::principal());
+                channel.send(&PersonAnswer::Granted(Ok(by.map(Box::new))), &[])?;
+            }
+            PersonCall::Narrow { grant, terms, by } => {
+                let by = by.unwrap_or_else(questions::person);
+                let narrowed = daemon.mediator.narrow(grant, &terms, &by);
+                channel.send(&PersonAnswer::Granted(narrowed.map(|left| Some(Box::new(left)))), &[])?;
+            }
+            PersonCall::Revoke { grant, by } => {
+                let by = by.unwrap_or_else(questions::person);
+                let revoked = daemon.mediator.revoke(grant, &by);
+                channel.send(&PersonAnswer::Granted(revoked.map(|()| None)), &[])?;
+            }
+            PersonCall::Changed { seen, patience, by } => {
+                let by = by.unwrap_or_else(questions::person);
+                let now = daemon.moved.wait(seen, Duration::from_millis(patience), &by);
+                channel.send(&PersonAnswer::Changed(now), &[])?;
+            }
             PersonCall::Status => channel.send(&PersonAnswer::Status(Box::new(status(daemon))), &[])?,
             PersonCall::Checkpoint => {
                 let answer = daemon.log.checkpoint().map_or_else(

@@ -81,10 +81,13 @@ pub fn is_refusal(event: &Event) -> bool {
 
 /// What the agent may know of a refusal.
 fn refusal(event: &Event) -> Option<Refusal> {
-    let of = |id: &DecisionId, code| Refusal { id: *id, code };
+    let of = |id: &DecisionId, code| Refusal::new(*id, code);
     match event {
         Event::Decided { id, decision, .. } => (decision.verdict == Verdict::Deny).then(|| of(id, decision.code)),
-        Event::Answered { id, answer, .. } => answer.refusal().map(|code| of(id, code)),
+        Event::Answered { id, answer, word, .. } => answer.refusal().map(|code| Refusal {
+            word: word.clone(),
+            ..of(id, code)
+        }),
         // What is absent was not refused, and the agent must not learn that it is there.
         Event::Refused { id, code, .. } => (*code != Code::NotGranted).then(|| of(id, *code)),
         _ => None,

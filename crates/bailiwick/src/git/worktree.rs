@@ -183,7 +183,7 @@ fn checked(name: &str) -> Result<&str, Failure> {
     }
     Err(Failure::usage(format!(
         "`{}` is no name for a work tree",
-        crate::visible::visible(name)
+        bailiwick_model::visible(name)
     ))
     .hint("letters, digits, `-`, `_` and dots; it begins with a letter or a digit"))
 }

@@ -190,8 +190,13 @@ impl Line {
 
     fn heard(&self, reply: Reply) {
         match reply {
-            // Nothing is redeemed here.
-            Reply::Ready | Reply::Told(_) | Reply::Settled(..) | Reply::Noted(..) | Reply::Redeemed(..) => {}
+            // Nothing is redeemed here, and what has been opened is settled: nothing goes on that could be cut off.
+            Reply::Ready
+            | Reply::Told(_)
+            | Reply::Settled(..)
+            | Reply::Noted(..)
+            | Reply::Redeemed(..)
+            | Reply::Revoked(_) => {}
             Reply::Waits(call, question) => {
                 let left = Duration::from_millis(question.deadline.0.saturating_sub(now().0));
                 let until = Instant::now().checked_add(left.saturating_add(LATE));

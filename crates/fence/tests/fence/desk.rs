@@ -232,10 +232,7 @@ impl Judge {
     }
 
     fn answer(&self, call: Call) -> Answer {
-        let refusal = Refusal {
-            id: DecisionId([2; 6]),
-            code: Code::DeniedByRule,
-        };
+        let refusal = Refusal::new(DecisionId([2; 6]), Code::DeniedByRule);
         match call {
             Call::Hello { .. } => Answer::Hello {
                 protocol: PROTOCOL,

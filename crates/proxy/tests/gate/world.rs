@@ -140,14 +140,11 @@ fn mediate(mut socket: UnixStream, log: &Log, counted: &Counted, rules: &(dyn Fn
                         Say::AllowUnder(obligations) => allow(obligations),
                         Say::Deny(code) => Answer::Deny {
                             call,
-                            refusal: Refusal { id, code },
+                            refusal: Refusal::new(id, code),
                         },
                         Say::Ask(_) if !patient => Answer::Deny {
                             call,
-                            refusal: Refusal {
-                                id,
-                                code: Code::NobodyToAsk,
-                            },
+                            refusal: Refusal::new(id, Code::NobodyToAsk),
                         },
                         Say::Ask(answer) => {
                             let question = Question {
@@ -161,10 +158,7 @@ fn mediate(mut socket: UnixStream, log: &Log, counted: &Counted, rules: &(dyn Fn
                                 Some(true) => allow(usual(&request)),
                                 Some(false) => Answer::Deny {
                                     call,
-                                    refusal: Refusal {
-                                        id,
-                                        code: Code::AnsweredNo,
-                                    },
+                                    refusal: Refusal::new(id, Code::AnsweredNo),
                                 },
                             }
                         }
@@ -179,10 +173,7 @@ fn mediate(mut socket: UnixStream, log: &Log, counted: &Counted, rules: &(dyn Fn
                     log.lock().unwrap().push(Seen::Withdrawn);
                     Answer::Deny {
                         call,
-                        refusal: Refusal {
-                            id,
-                            code: Code::QuestionWithdrawn,
-                        },
+                        refusal: Refusal::new(id, Code::QuestionWithdrawn),
                     }
                 }
                 Call::Settle { call, settlement } => {
@@ -204,7 +195,7 @@ fn mediate(mut socket: UnixStream, log: &Log, counted: &Counted, rules: &(dyn Fn
                     log.lock().unwrap().push(Seen::Refused(code, what));
                     Answer::Deny {
                         call,
-                        refusal: Refusal { id, code },
+                        refusal: Refusal::new(id, code),
                     }
                 }
             };
