@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use zeroize::Zeroize as _;
 
 use crate::caller::Caller;
+use crate::cuts::{Cut, Cuts, REVOKED};
 use crate::last::Last;
 use crate::limits;
 use crate::refusal::Refused;
@@ -87,6 +88,7 @@ pub(crate) struct Channel {
     task: TaskId,
     asked: Arc<AtomicU64>,
     say: mpsc::UnboundedSender<Say>,
+    cuts: Arc<Cuts>,
     /// What was refused last.
     pub(crate) last: Arc<Last>,
 }
@@ -110,6 +112,7 @@ impl Channel {
             notes: HashMap::new(),
             redeems: HashMap::new(),
             last: Arc::clone(&last),
+            cuts: Arc::default(),
             out: hello,
             rests: false,
         };
@@ -117,6 +120,7 @@ impl Channel {
             task,
             asked: Arc::default(),
             say,
+            cuts: Arc::clone(&line.cuts),
             last,
         };
         Ok((channel, line.run(socket, said)))
@@ -149,13 +153,22 @@ impl Channel {
         let id = permit.terms().decision;
         let nonce = permit.terms().nonce;
         match permit.spend_as(digest, now()) {
-            Ok(spent) => Ok(Effect {
-                channel: self.clone(),
-                spent,
-                begun: false,
-                settled: false,
-                passed: Passed::default(),
-            }),
+            Ok(spent) => {
+                let effect = Effect {
+                    channel: self.clone(),
+                    spent,
+                    begun: false,
+                    settled: false,
+                    passed: Passed::default(),
+                    cut: self.cuts.begin(nonce, caller.and_then(Caller::socket)),
+                };
+                if effect.cut.is_cut() {
+                    effect.settle(false, "not begun");
+                    let code = Code::PermitRefused;
+                    return Err(self.refused(Refusal { id, code, word: None }, request.to_string()));
+                }
+                Ok(effect)
+            }
             Err(fault) => {
                 self.settle(nonce, false, fault.to_string(), Passed::default());
                 let refusal = Refusal::new(id, fault.code());
@@ -244,9 +257,15 @@ pub(crate) struct Effect {
     begun: bool,
     settled: bool,
     passed: Passed,
+    cut: Arc<Cut>,
 }
 
 impl Effect {
+    /// Whether it is cut off.
+    pub(crate) fn cut(&self) -> &Arc<Cut> {
+        &self.cut
+    }
+
     /// What the permit was spent on.
     pub(crate) fn spent(&self) -> &Spent {
         &self.spent
@@ -280,8 +299,18 @@ impl Effect {
 
     /// Says what became of it.
     pub(crate) fn settle(mut self, done: bool, note: impl Into<String>) {
+        self.over(done, note.into());
+    }
+
+    fn over(&mut self, done: bool, mut note: String) {
         self.settled = true;
-        self.channel.settle(self.spent.nonce(), done, note.into(), self.passed);
+        let nonce = self.spent.nonce();
+        self.channel.cuts.end(nonce);
+        if self.cut.is_cut() {
+            note.push_str(", ");
+            note.push_str(REVOKED);
+        }
+        self.channel.settle(nonce, done, note, self.passed);
     }
 }
 
@@ -293,8 +322,7 @@ impl Drop for Effect {
             } else {
                 "given up before it was done"
             };
-            self.channel
-                .settle(self.spent.nonce(), self.begun, note.into(), self.passed);
+            self.over(self.begun, note.into());
         }
     }
 }
@@ -314,6 +342,7 @@ struct Line {
     notes: HashMap<u64, oneshot::Sender<Refusal>>,
     redeems: HashMap<u64, oneshot::Sender<Result<Redeemed, Refusal>>>,
     last: Arc<Last>,
+    cuts: Arc<Cuts>,
     out: Vec<u8>,
     /// True while all that is to be written is settlements, which wait a moment for a question to go with.
     rests: bool,
@@ -464,7 +493,8 @@ impl Line {
                 }
             }
             // Whether the mediator could take it is in its own record; there is nothing left to do here.
-            Reply::Settled(..) | Reply::Revoked(_) => {}
+            Reply::Settled(..) => {}
+            Reply::Revoked(nonce) => self.cuts.revoke(nonce),
             Reply::Redeemed(call, redeemed) => {
                 if let Some(asker) = self.redeems.remove(&call) {
                     let _ = asker.send(redeemed);
