@@ -36,11 +36,14 @@ Exit codes: the agent's own; 125 not started, 126 its program cannot be started,
 /// Examples of `approve`.
 const APPROVE_EXAMPLES: &str = "\
 Examples:
-  bailiwick approve                  what waits, whole
-  bailiwick approve q-5b0f           yes: to just that, once
-  bailiwick approve --no q-5b0f      no
+  bailiwick approve                        what waits, on the whole screen, to be answered there
+  bailiwick approve --list                 what waits, and what a yes to it may cover
+  bailiwick approve q-5b0f                 yes: to just that, once
+  bailiwick approve q-5b0f --offer 2 --times 3 --for 10min
+  bailiwick approve q-5b0f --no --word \"use the staging host\"
+  bailiwick approve q-5b0f --more \"what is this for?\"
 
-Silence is a no when the deadline comes. A yes covers the act as it is shown, once, for that task.
+Silence is a no when the deadline comes. A yes covers what its sentence says, and nothing else.
 Exit codes: 0 answered, or nothing waits; 4 something waits.";
 
 /// Examples of `give`.
@@ -86,6 +89,11 @@ enum Command {
     Stop(StopArgs),
     /// Show what waits for you, or answer it
     Approve(ApproveArgs),
+    /// Show, give, narrow or revoke grants: yeses that hold for more than one request
+    #[command(subcommand)]
+    Grants(GrantsCommand),
+    /// Inside: say something to the person about a question
+    Tell(TellArgs),
     /// Hand copies of files to a running task
     Give(GiveArgs),
     /// Write a commented bailiwick.toml that fits this project
@@ -201,12 +209,98 @@ pub struct StopArgs {
 pub struct ApproveArgs {
     /// The question, or the beginning of its id; without one the questions are shown
     pub question: Option<String>,
+    /// List the questions, also on a terminal
+    #[arg(long, conflicts_with = "question")]
+    pub list: bool,
     /// Say no
     #[arg(long, requires = "question")]
     pub no: bool,
+    /// What the agent is told with the no
+    #[arg(long, value_name = "TEXT", requires = "no")]
+    pub word: Option<String>,
+    /// Not before the agent has told this
+    #[arg(long, value_name = "TEXT", requires = "question", conflicts_with_all = ["no", "offer", "times", "span", "until", "scope"])]
+    pub more: Option<String>,
+    /// Say yes to this offer, by its number in the list; the first is just what is asked, once
+    #[arg(long, value_name = "N", requires = "question", conflicts_with = "no")]
+    pub offer: Option<usize>,
+    /// How often, and how long
+    #[command(flatten)]
+    pub terms: TermsArgs,
+    /// Where a yes to an offer holds: in this task, or in every task of the context
+    #[arg(long, value_name = "WHERE", requires = "offer")]
+    pub scope: Option<ScopeArg>,
     /// Answer as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Where a yes holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ScopeArg {
+    /// In the task that asks
+    Task,
+    /// In every task of the context
+    Context,
+}
+
+/// The parts of `grants`.
+#[derive(Debug, Subcommand)]
+pub enum GrantsCommand {
+    /// Show the grants that hold
+    List(JsonArg),
+    /// Let tasks of this folder's context do something that a rule asks about
+    Give(GrantsGiveArgs),
+    /// Let a grant be used less often, or not as long
+    Narrow {
+        /// The grant, or the beginning of its id
+        grant: String,
+        /// What is left of it
+        #[command(flatten)]
+        terms: TermsArgs,
+    },
+    /// End a grant; what goes on under it is cut off
+    Revoke {
+        /// The grant, or the beginning of its id
+        grant: String,
+    },
+}
+
+/// What `grants give` takes.
+#[derive(Debug, Args)]
+pub struct GrantsGiveArgs {
+    /// The act, as rules write it: "GET https://docs.rs/**"
+    pub act: String,
+    /// How often, and how long
+    #[command(flatten)]
+    pub terms: TermsArgs,
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How often, and how long.
+#[derive(Debug, Default, Args)]
+pub struct TermsArgs {
+    /// At most so often
+    #[arg(long, value_name = "N")]
+    pub times: Option<u64>,
+    /// For so long: "60 s", "10 min", "2 h"
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "until")]
+    pub span: Option<String>,
+    /// Until the clock here shows this: "18:00"
+    #[arg(long, value_name = "HH:MM")]
+    pub until: Option<String>,
+}
+
+/// What `tell` takes.
+#[derive(Debug, Args)]
+pub struct TellArgs {
+    /// The question
+    pub question: String,
+    /// The words
+    #[arg(required = true)]
+    pub words: Vec<String>,
 }
 
 /// What `give` takes.
@@ -494,7 +588,7 @@ pub fn run() -> Done {
     };
     let anywhere = matches!(
         typed.command,
-        Command::Last(_) | Command::Hook(_) | Command::Completions(_) | Command::Man(_)
+        Command::Last(_) | Command::Tell(_) | Command::Hook(_) | Command::Completions(_) | Command::Man(_)
     );
     if commands::last::is_inside() && !anywhere {
         return Err(commands::last::only_outside());
@@ -504,6 +598,8 @@ pub fn run() -> Done {
         Command::Attach(args) => commands::attach::attach(&args),
         Command::Stop(args) => commands::attach::stop(&args),
         Command::Approve(args) => commands::approve::run(&args),
+        Command::Grants(command) => commands::grants::run(&command),
+        Command::Tell(args) => commands::tell::run(&args),
         Command::Give(args) => commands::give::run(&args),
         Command::Init(args) => commands::init::run(&args),
         Command::Login(args) => commands::login::run(&args),

@@ -127,6 +127,7 @@ pub(crate) fn likes(worker: &Worker, context: &ContextId, kind: &str) -> Result<
 fn word_of(answer: Answered) -> &'static str {
     match answer {
         Answered::Yes => "yes",
+        Answered::Seconded => "seconded",
         Answered::No => "no",
         Answered::More => "more",
         Answered::Lapsed => "lapsed",

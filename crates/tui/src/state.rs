@@ -535,7 +535,9 @@ impl State {
                 grant.by.join(", ")
             ),
         );
-        fact("task", grant.task.to_string());
+        if let Some(task) = grant.task {
+            fact("task", task.to_string());
+        }
         fact("context", grant.context.0.clone());
         for act in &grant.acts {
             fact("act", act.to_string());

@@ -1,6 +1,7 @@
 //! The person's commands, one file each.
 
 pub mod approve;
+pub mod at_terminal;
 pub mod attach;
 pub mod can;
 pub mod choose;
@@ -8,6 +9,7 @@ pub mod company;
 pub mod doctor;
 pub mod explain;
 pub mod give;
+pub mod grants;
 pub mod hook;
 pub mod init;
 pub mod last;
@@ -21,5 +23,6 @@ pub mod run;
 pub mod status;
 pub mod status_file;
 pub mod summary;
+pub mod tell;
 pub mod trust;
 pub mod uninstall;

@@ -116,7 +116,7 @@ pub fn grant(number: u8, says: &str, terms: Terms) -> Granted {
         acts: Vec::new(),
         terms,
         used: 1,
-        task: TaskId([7; 8]),
+        task: Some(TaskId([7; 8])),
         context: ContextId("/home/dana/acme-site".into()),
         by: vec!["dana".into()],
         given: Millis(NOW.0 - 600_000),
