@@ -12,7 +12,6 @@ use bailiwick_gate::Clock as _;
 use bailiwick_gate::desk::{Answer, Asked, Closed, Desk as _, DeskFault, Scope};
 use bailiwick_model::{Millis, visible};
 
-use super::last::is_inside;
 use crate::cli::{ApproveArgs, ScopeArg};
 use crate::daemon::SteadyClock;
 use crate::desk::{PathDesk, person};
@@ -33,11 +32,6 @@ pub fn waits(waiting: &Asked) -> String {
 
 /// Runs the command.
 pub fn run(args: &ApproveArgs) -> Done {
-    if is_inside() {
-        return Err(Failure::usage(
-            "questions are answered outside, by the person: not from where the agent is",
-        ));
-    }
     let desk = PathDesk::new(Places::find()?);
     let on_screen = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if args.question.is_none() && !args.list && !args.json && on_screen {
