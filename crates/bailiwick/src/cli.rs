@@ -36,11 +36,14 @@ Exit codes: the agent's own; 125 not started, 126 its program cannot be started,
 /// Examples of `approve`.
 const APPROVE_EXAMPLES: &str = "\
 Examples:
-  bailiwick approve                  what waits, whole
-  bailiwick approve q-5b0f           yes: to just that, once
-  bailiwick approve --no q-5b0f      no
+  bailiwick approve                        what waits, on the whole screen, to be answered there
+  bailiwick approve --list                 what waits, and what a yes to it may cover
+  bailiwick approve q-5b0f                 yes: to just that, once
+  bailiwick approve q-5b0f --offer 2 --times 3 --for 10min
+  bailiwick approve q-5b0f --no --word \"use the staging host\"
+  bailiwick approve q-5b0f --more \"what is this for?\"
 
-Silence is a no when the deadline comes. A yes covers the act as it is shown, once, for that task.
+Silence is a no when the deadline comes. A yes covers what its sentence says, and nothing else.
 Exit codes: 0 answered, or nothing waits; 4 something waits.";
 
 /// Examples of `give`.
@@ -206,27 +209,39 @@ pub struct StopArgs {
 pub struct ApproveArgs {
     /// The question, or the beginning of its id; without one the questions are shown
     pub question: Option<String>,
+    /// List the questions, also on a terminal
+    #[arg(long, conflicts_with = "question")]
+    pub list: bool,
     /// Say no
     #[arg(long, requires = "question")]
     pub no: bool,
-    /// With a no: say this to the agent
-    #[arg(long, requires = "no", value_name = "WORDS")]
+    /// What the agent is told with the no
+    #[arg(long, value_name = "TEXT", requires = "no")]
     pub word: Option<String>,
-    /// Say neither: have the agent tell more first
-    #[arg(long, requires = "question", conflicts_with_all = ["no", "offer"], value_name = "WORDS")]
+    /// Not before the agent has told this
+    #[arg(long, value_name = "TEXT", requires = "question", conflicts_with_all = ["no", "offer", "times", "span", "until", "scope"])]
     pub more: Option<String>,
-    /// Say yes to this offer, by its number; without one to the request alone, once
-    #[arg(long, requires = "question", conflicts_with = "no", value_name = "N")]
+    /// Say yes to this offer, by its number in the list; the first is just what is asked, once
+    #[arg(long, value_name = "N", requires = "question", conflicts_with = "no")]
     pub offer: Option<usize>,
-    /// With an offer: how often, and how long
+    /// How often, and how long
     #[command(flatten)]
     pub terms: TermsArgs,
-    /// With an offer: where it holds
-    #[arg(long, requires = "offer", value_name = "WHERE", value_parser = scope, default_missing_value = "task")]
-    pub scope: Option<bailiwick_gate::desk::Scope>,
+    /// Where a yes to an offer holds: in this task, or in every task of the context
+    #[arg(long, value_name = "WHERE", requires = "offer")]
+    pub scope: Option<ScopeArg>,
     /// Answer as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Where a yes holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ScopeArg {
+    /// In the task that asks
+    Task,
+    /// In every task of the context
+    Context,
 }
 
 /// The parts of `grants`.
@@ -549,14 +564,6 @@ pub struct JsonArg {
     /// Answer as JSON
     #[arg(long)]
     pub json: bool,
-}
-
-fn scope(word: &str) -> Result<bailiwick_gate::desk::Scope, String> {
-    match word {
-        "task" => Ok(bailiwick_gate::desk::Scope::Task),
-        "context" => Ok(bailiwick_gate::desk::Scope::Context),
-        _ => Err("it is `task` (this task) or `context` (every task of this context)".into()),
-    }
 }
 
 fn level(word: &str) -> Result<Level, String> {

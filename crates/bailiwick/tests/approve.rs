@@ -57,7 +57,7 @@ fn p8_a_request_that_is_asked_about_waits_and_goes_through_after_a_yes() {
         let all = waiting(&kit);
         assert_eq!(all.len(), 1, "{all:?}");
         let act = all[0]["act"].as_str().unwrap();
-        assert_eq!(act, format!("GET {url} at 127.0.0.1"));
+        assert_eq!(act, format!("GET {url}"));
         let shown = kit.run(&["approve"]).status_is(4).stdout;
         let id = all[0]["id"].as_str().unwrap();
         assert!(
@@ -67,7 +67,9 @@ fn p8_a_request_that_is_asked_about_waits_and_goes_through_after_a_yes() {
         assert!(kit.run(&["status"]).ok().stdout.contains("1 question waits"));
         let before = origin.requests().len();
         let answer = kit.run(&["approve", &format!("q-{}", &id[..6])]).ok();
-        assert_eq!(answer.stdout, format!("yes, once: {act}\n"));
+        let lines: Vec<&str> = answer.stdout.lines().collect();
+        assert_eq!(lines[0], format!("yes: the agent may send {act}, once, in this task"));
+        assert!(lines[1].starts_with("grant "), "{lines:?}");
         let done = run.join().unwrap().ok();
         assert!(done.stdout.ends_with("through\n"), "{}", done.stdout);
         assert_eq!(origin.requests().len(), before + 1);
@@ -145,4 +147,71 @@ fn p4_a_question_ends_when_its_program_does() {
     run.join().unwrap().ok();
     assert!(kit.run(&["log", "show"]).ok().stdout.contains("withdrawn"));
     assert!(origin.requests().is_empty());
+}
+
+#[test]
+fn c045_a_wider_yes_is_said_from_the_command_line_with_its_sentence() {
+    let kit = Bailiwick::new();
+    let origin = Origin::start();
+    let url = origin.url("/x");
+    asking(
+        &kit,
+        &format!(
+            "extends = [\"coding\"]\n[network]\nask = [\"GET http://127.0.0.1:{}/**\"]\n",
+            origin.port()
+        ),
+    );
+    let line = format!("for n in 1 2 3; do curl -s -m 60 -o /dev/null -w '%{{http_code}} ' {url}; done");
+    let run = begin(&kit, &["-q"], &line);
+    let all = waiting(&kit);
+    let id = all[0]["id"].as_str().unwrap();
+    let listed = kit.run(&["approve", "--list"]).status_is(4).stdout;
+    assert!(
+        listed.contains("\n    1  may send GET ") && listed.contains("\n    2  may send GET "),
+        "{listed}"
+    );
+    // What cannot be said is not said.
+    for (words, why) in [
+        (&["--times", "3"][..], "holds once"),
+        (&["--offer", "1", "--times", "3"], "holds once"),
+        (&["--offer", "9"], "makes no offer 9"),
+        (&["--offer", "2", "--times", "0"], "no yes"),
+        (&["--offer", "2", "--until", "25:00"], "no time of day"),
+        (&["--word", "x"], "--no"),
+        (&["--no", "--offer", "2"], "cannot be used with"),
+    ] {
+        let mut all = vec!["approve", id];
+        all.extend(words);
+        let refused = kit.run(&all).status_is(2);
+        assert!(refused.stderr.contains(why), "{words:?}: {}", refused.stderr);
+    }
+    assert_eq!(waiting(&kit).len(), 1);
+    let words = [
+        "approve", id, "--offer", "2", "--times", "2", "--for", "10 min", "--scope", "context",
+    ];
+    let said = kit.run(&words).ok().stdout;
+    let sentence = said.lines().next().unwrap().strip_prefix("yes: the agent ").unwrap();
+    assert!(
+        sentence.contains(", with any query, at most 2 times, until ") && sentence.ends_with("in this context"),
+        "{said}"
+    );
+    let grant = said.lines().nth(1).unwrap().strip_prefix("grant ").unwrap();
+    let kept: Value = serde_json::from_str(&kit.run(&["grants", "list", "--json"]).ok().stdout).unwrap();
+    assert_eq!(
+        (&kept["grants"][0]["id"], &kept["grants"][0]["sentence"]),
+        (&grant.into(), &sentence.into())
+    );
+    // The third is asked again: what was said holds twice.
+    let begun = Instant::now();
+    let third = loop {
+        let all = waiting(&kit);
+        match all.iter().find(|asked| asked["id"].as_str() != Some(id)) {
+            Some(third) => break third["id"].as_str().unwrap().to_owned(),
+            None => assert!(begun.elapsed() < Duration::from_secs(20), "{all:?}"),
+        }
+    };
+    let said = kit.run(&["approve", &third, "--more", "why a third time?"]).ok().stdout;
+    assert!(said.starts_with("the agent is asked"), "{said}");
+    assert_eq!(run.join().unwrap().ok().stdout, "200 200 403 ");
+    assert_eq!(origin.requests().len(), 2);
 }

@@ -6,6 +6,7 @@
 
 mod attend;
 pub mod believed;
+mod bell;
 mod broker;
 mod chores;
 mod devices;
@@ -89,6 +90,8 @@ pub struct Daemon {
     pub unheard: attend::Unheard,
     /// What changes for people who answer questions, and who of them is there.
     pub moved: Arc<questions::Moved>,
+    /// Tells people on their desktops.
+    pub ringer: bell::Ringer,
     /// Commands that run outside under grants.
     pub brokered: broker::Brokered,
     /// Compiled rules, by what they were compiled from.
@@ -291,6 +294,7 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
         refusals,
         unheard: attend::Unheard::default(),
         moved: Arc::default(),
+        ringer: bell::Ringer::default(),
         brokered: broker::Brokered::default(),
         compiled: Mutex::new(Vec::new()),
     })

@@ -22,6 +22,7 @@ use bailiwick_proxy::{Authority, Config};
 
 use super::attend::Attendance;
 use super::believed::Believed;
+use super::bell::Bell;
 use super::kept::Kept;
 use super::logins::Shared;
 use super::plan::{self, Granted, Materials};
@@ -53,6 +54,8 @@ pub struct Handle {
     pub attendance: Arc<Attendance>,
     /// Its terminal, if it has one.
     pub screen: Option<Arc<Screen>>,
+    /// Where its person can be told on their desktop.
+    pub bell: Option<Bell>,
     /// What it shares of its agent's login.
     shared: Option<Arc<Shared>>,
     /// Ports that are seen outside since it began.
@@ -594,6 +597,7 @@ fn begin(
         fence,
         attendance: Arc::default(),
         screen,
+        bell: Bell::of(policy.settings().notify, &order.environment),
         shared: shared.clone(),
         doors: Arc::clone(&doors),
     };
