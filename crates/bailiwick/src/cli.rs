@@ -39,7 +39,7 @@ Examples:
   bailiwick approve                        what waits, on the whole screen, to be answered there
   bailiwick approve --list                 what waits, and what a yes to it may cover
   bailiwick approve q-5b0f                 yes: to just that, once
-  bailiwick approve q-5b0f --offer 2 --times 3 --for 10min
+  bailiwick approve q-5b0f --offer 2 --times 3 --for \"10 min\"
   bailiwick approve q-5b0f --no --word \"use the staging host\"
   bailiwick approve q-5b0f --more \"what is this for?\"
 
@@ -215,33 +215,24 @@ pub struct ApproveArgs {
     /// Say no
     #[arg(long, requires = "question")]
     pub no: bool,
-    /// What the agent is told with the no
-    #[arg(long, value_name = "TEXT", requires = "no")]
+    /// With a no: say this to the agent
+    #[arg(long, requires = "no", value_name = "WORDS")]
     pub word: Option<String>,
-    /// Not before the agent has told this
-    #[arg(long, value_name = "TEXT", requires = "question", conflicts_with_all = ["no", "offer", "times", "span", "until", "scope"])]
+    /// Say neither: have the agent tell more first
+    #[arg(long, requires = "question", conflicts_with_all = ["no", "offer"], value_name = "WORDS")]
     pub more: Option<String>,
-    /// Say yes to this offer, by its number in the list; the first is just what is asked, once
-    #[arg(long, value_name = "N", requires = "question", conflicts_with = "no")]
+    /// Say yes to this offer, by its number; without one to the request alone, once
+    #[arg(long, requires = "question", conflicts_with = "no", value_name = "N")]
     pub offer: Option<usize>,
-    /// How often, and how long
+    /// With an offer: how often, and how long
     #[command(flatten)]
     pub terms: TermsArgs,
-    /// Where a yes to an offer holds: in this task, or in every task of the context
-    #[arg(long, value_name = "WHERE", requires = "offer")]
-    pub scope: Option<ScopeArg>,
+    /// With an offer: where it holds
+    #[arg(long, requires = "offer", value_name = "WHERE", value_parser = scope, default_missing_value = "task")]
+    pub scope: Option<bailiwick_gate::desk::Scope>,
     /// Answer as JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// Where a yes holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum ScopeArg {
-    /// In the task that asks
-    Task,
-    /// In every task of the context
-    Context,
 }
 
 /// The parts of `grants`.

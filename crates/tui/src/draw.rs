@@ -408,7 +408,7 @@ fn offers(sheet: &mut Sheet<'_>, state: &State, chosen: &Rows<usize>) {
             break;
         }
         let style = mark(sheet, y, selected);
-        let number = format!("{} ", place.saturating_add(1));
+        let number = format!("{place} ");
         let x = sheet.put(2, y, &number, style.add_modifier(Modifier::DIM));
         let once = if offer.is_request() { ", once" } else { "" };
         // The whole sentence comes with its terms, before the yes.

@@ -1,23 +1,24 @@
 //! `bailiwick approve`: shows what waits for the person, and answers it: on the whole screen, or from the command line.
 //!
 //! Promises: P8 (what is shown is the question as the mediator has it, whole, with control characters visible; the sentence of a
-//! yes is printed before it is said, and the grant that came of it after).
+//! yes is told before it is said).
 //! Not here: the screen (`tui`), the terminal of a run (`at_terminal`).
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bailiwick_gate::Clock as _;
-use bailiwick_gate::desk::{Answer, Asked, Closed, Desk as _, DeskFault, Scope};
-use bailiwick_model::{Millis, visible};
+use bailiwick_gate::Clock;
+use bailiwick_gate::desk::{Answer, Asked, Desk as _, DeskFault, Offer, Scope};
+use bailiwick_model::{Answered, Millis};
 
-use crate::cli::{ApproveArgs, ScopeArg};
+use crate::cli::ApproveArgs;
 use crate::daemon::SteadyClock;
 use crate::desk::{PathDesk, person};
 use crate::failure::{Done, Exit, Failure};
 use crate::places::Places;
 use crate::terms;
+use bailiwick_model::visible;
 
 /// What stands before the id of a question.
 const HEAD: &str = "q-";
@@ -42,20 +43,34 @@ pub fn run(args: &ApproveArgs) -> Done {
         return list(&all, args.json);
     };
     let waiting = among(&all, wanted)?;
-    let (answer, says) = answer(args, waiting)?;
-    if !args.json
-        && let Some(says) = &says
-    {
-        tellln!("yes: the agent {}", visible(says));
+    let answer = answer(args, waiting)?;
+    if let Some(says) = said(waiting, &answer) {
+        talkln!("bailiwick: yes says: the agent {}", visible(&says));
     }
     let closed = desk.answer(waiting.id, &answer, &person()).map_err(failed)?;
     if args.json {
+        let answered = closed.answer.map(Answered::as_str);
         tellln!(
             "{}",
-            serde_json::json!({ "answered": word(&answer), "says": says, "question": waiting, "closed": closed })
+            serde_json::json!({ "answered": answered, "question": waiting, "grant": closed.grant, "released": closed.released })
         );
-    } else {
-        tell(&answer, waiting, &closed);
+        return Ok(ExitCode::SUCCESS);
+    }
+    match (&answer, &closed.grant) {
+        (Answer::No { .. }, _) => tellln!("no: {}", waiting.act),
+        (Answer::More { .. }, _) => tellln!("more is to be told first: {}", waiting.act),
+        (Answer::Yes { .. }, None) => tellln!("yes, and one more is needed: {}", waiting.act),
+        (Answer::Yes { offer, .. }, Some(grant)) => {
+            let is_request = waiting.offers.get(*offer).is_some_and(Offer::is_request);
+            if is_request {
+                tellln!("yes, once: {}", waiting.act);
+            } else {
+                tellln!("yes: {} (grant {})", grant.sentence, grant.id);
+            }
+        }
+    }
+    if closed.released > 0 {
+        tellln!("other questions that this answered as well: {}", closed.released);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,50 +89,6 @@ fn on_whole_screen(desk: PathDesk) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is answered, and what a yes says.
-fn answer(args: &ApproveArgs, asked: &Asked) -> Result<(Answer, Option<String>), Failure> {
-    if let Some(more) = &args.more {
-        return Ok((Answer::More { word: more.clone() }, None));
-    }
-    if args.no {
-        let word = args.word.clone();
-        return Ok((Answer::No { word }, None));
-    }
-    let has_terms = args.terms.times.is_some() || args.terms.span.is_some() || args.terms.until.is_some();
-    let answer = match args.offer {
-        None if has_terms => {
-            return Err(
-                Failure::usage("a yes to just what is asked holds once: for more, say to which offer")
-                    .hint(format!("`--offer N`; {}", offers(asked))),
-            );
-        }
-        None => Answer::once(asked).ok_or_else(|| {
-            Failure::usage("a yes to this cannot be said as an act for the next task")
-                .hint("its task has ended: start it again, and answer then")
-        })?,
-        Some(number) => {
-            let place = number
-                .checked_sub(1)
-                .filter(|place| *place < asked.offers.len())
-                .ok_or_else(|| Failure::usage(format!("the question makes no offer {number}")).hint(offers(asked)))?;
-            let is_request = asked.offers.get(place).is_some_and(|offer| offer.is_request());
-            if is_request && (has_terms || args.scope.is_some()) {
-                return Err(Failure::usage("a yes to just what is asked holds once").hint(offers(asked)));
-            }
-            let scope = match args.scope {
-                Some(ScopeArg::Context) => Scope::Context,
-                Some(ScopeArg::Task) => Scope::Task,
-                None if asked.running => Scope::Task,
-                None => Scope::Context,
-            };
-            let terms = terms::read(&args.terms, scope, now())?;
-            Answer::yes(asked, place, terms).ok_or_else(|| unknown(&asked.id.to_string()))?
-        }
-    };
-    let says = said(asked, &answer);
-    Ok((answer, says))
-}
-
 /// The sentence of a yes.
 pub fn said(asked: &Asked, answer: &Answer) -> Option<String> {
     match answer {
@@ -126,46 +97,38 @@ pub fn said(asked: &Asked, answer: &Answer) -> Option<String> {
     }
 }
 
-fn offers(asked: &Asked) -> String {
-    let numbered = asked.offers.iter().enumerate();
-    let all: Vec<String> = numbered
-        .map(|(place, offer)| format!("{} {}", place.saturating_add(1), visible(&offer.says)))
-        .collect();
-    format!("its offers: {}", all.join("; "))
-}
-
-fn word(answer: &Answer) -> &'static str {
-    match answer {
-        Answer::No { .. } => "no",
-        Answer::Yes { .. } => "yes",
-        Answer::More { .. } => "more",
-    }
-}
-
-fn tell(answer: &Answer, waiting: &Asked, closed: &Closed) {
-    match answer {
-        Answer::No { .. } => tellln!("no: {}", waiting.act),
-        Answer::More { .. } => tellln!(
-            "the agent is asked, and has to try again with its answer: {}",
-            waiting.act
-        ),
-        Answer::Yes { .. } if closed.answer.is_none() => tellln!("noted: a second person has to say yes too"),
-        Answer::Yes { .. } => {
-            if let Some(grant) = &closed.grant {
-                tellln!("grant {}", grant.id);
-            }
-        }
-    }
-    match closed.released {
-        0 => {}
-        1 => tellln!("it answered one other question, too"),
-        several => tellln!("it answered {several} other questions, too"),
-    }
-}
-
-/// What did not go as it was meant, at the desk.
 fn failed(fault: DeskFault) -> Failure {
-    Failure::fault(visible(&fault.to_string()))
+    Failure::fault(fault.to_string())
+}
+
+fn answer(args: &ApproveArgs, waiting: &Asked) -> Result<Answer, Failure> {
+    if args.no {
+        return Ok(Answer::No {
+            word: args.word.clone(),
+        });
+    }
+    if let Some(word) = args.more.clone() {
+        return Ok(Answer::More { word });
+    }
+    let Some(offer) = args.offer else {
+        let in_terms = args.terms.times.is_some() || args.terms.span.is_some() || args.terms.until.is_some();
+        if in_terms {
+            return Err(Failure::usage(
+                "how often and how long go with `--offer N`: the request itself is granted once",
+            )
+            .hint("`bailiwick approve --list` lists the offers with their numbers"));
+        }
+        return Answer::once(waiting).ok_or_else(|| {
+            Failure::usage("a yes to this cannot be said as an act for the next task")
+                .hint("its task has ended: start it again, and answer then")
+        });
+    };
+    let usual = if waiting.running { Scope::Task } else { Scope::Context };
+    let terms = terms::read(&args.terms, args.scope.unwrap_or(usual), now())?;
+    Answer::yes(waiting, offer, terms).ok_or_else(|| {
+        Failure::usage(format!("there is no offer {offer}"))
+            .hint("`bailiwick approve --list` lists the offers with their numbers")
+    })
 }
 
 fn unknown(wanted: &str) -> Failure {
@@ -209,46 +172,59 @@ fn list(all: &[Asked], json: bool) -> Done {
         for line in &one.because {
             tellln!("    {line}");
         }
-        for minded in one.details.iter().filter_map(|detail| detail.mind.as_ref()) {
-            tellln!("    ! {minded}");
+        for detail in &one.details {
+            if let Some(mind) = &detail.mind {
+                tellln!("    mind the {}: {mind}", detail.name);
+            }
         }
         for said in &one.words {
             if let Some(asked) = &said.asked {
-                tellln!("    a person wanted to know: {asked}");
+                tellln!("    you wanted to know: {asked}");
             }
             if let Some(answered) = &said.answered {
                 tellln!("    the agent says (its own words): {answered}");
             }
         }
         for name in &one.seconded {
-            tellln!("    {} has said yes; one more is needed", visible(name));
+            tellln!("    {name} has said yes; one more is needed");
+        }
+        for (number, offer) in one.offers.iter().enumerate() {
+            match offer.is_request() {
+                true => tellln!("    offer {number}: {}, once", offer.says),
+                false => tellln!("    offer {number}: {}", offer.says),
+            }
         }
         if let Some(rule) = &one.rule {
             tellln!(
-                "    the like had {} yeses; this line would answer it: {}",
-                one.likes.yes,
-                visible(rule)
+                "    the like had {} yeses: a rule would answer it: {rule}",
+                one.likes.yes
             );
         }
-        let ended = if one.running {
-            String::new()
-        } else {
-            format!(" has ended: a yes is for the next one of {}", visible(&one.context.0))
+        let task = match one.running {
+            true => format!("task {}", one.task),
+            false => format!(
+                "task {}, which has ended: a yes is for the next one of {}",
+                one.task,
+                visible(&one.context.0)
+            ),
         };
         tellln!(
-            "    task {}{ended}, waits since {}, no in {}",
-            one.task,
-            bailiwick_tui::span(now.0.saturating_sub(one.since.0)),
-            bailiwick_tui::span(one.deadline.0.saturating_sub(now.0))
+            "    {task}, waits since {}, no in {}",
+            span(now.0.saturating_sub(one.since.0)),
+            span(one.deadline.0.saturating_sub(now.0))
         );
-        for (place, offer) in one.offers.iter().enumerate() {
-            let once = if offer.is_request() { ", once, in this task" } else { "" };
-            tellln!("    {}  {}{once}", place.saturating_add(1), visible(&offer.says));
-        }
     }
     Ok(code)
 }
 
 fn now() -> Millis {
-    SteadyClock::default().now()
+    Clock::now(&SteadyClock::default())
+}
+
+fn span(millis: u64) -> String {
+    let seconds = millis / 1000;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        _ => format!("{} min", seconds / 60),
+    }
 }
