@@ -29,7 +29,11 @@ pub fn waits(waiting: &Asked) -> String {
 
 /// Runs the command.
 pub fn run(args: &ApproveArgs) -> Done {
-    let Some(mut link) = Link::to_running(&Places::find()?)? else {
+    let found = match &args.at {
+        Some(socket) => Some(Link::at(socket)?),
+        None => Link::to_running(&Places::find()?)?,
+    };
+    let Some(mut link) = found else {
         return match &args.question {
             Some(wanted) => Err(unknown(wanted)),
             None => list(&[], args.json),
@@ -51,6 +55,10 @@ pub fn run(args: &ApproveArgs) -> Done {
     let id = waiting.id;
     link.say(&PersonCall::Answer { id, answer, by: None })?;
     match link.hear()? {
+        PersonAnswer::Closed(Ok(closed)) if closed.answer.is_none() => {
+            tellln!("yes, as the first of two; another must say yes too: {}", waiting.act);
+            return Ok(ExitCode::SUCCESS);
+        }
         PersonAnswer::Closed(Ok(_)) => {}
         PersonAnswer::Closed(Err(fault)) => return Err(Failure::fault(fault.to_string())),
         _ => return Err(Failure::fault("the daemon answered something that was not asked")),

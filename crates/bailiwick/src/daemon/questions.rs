@@ -14,7 +14,7 @@ use bailiwick_gate::{Store, Waiting};
 use bailiwick_mediator::Watcher;
 use bailiwick_model::{DecisionId, Nonce, TaskId};
 
-use super::{Daemon, lock, task};
+use super::{Daemon, auditor, lock, task};
 use crate::protocol::PersonAnswer;
 
 /// Most changes that wait to be kept and told; past that a question stands in the list only, until it changes again.
@@ -142,11 +142,12 @@ pub fn watch(daemon: &Arc<Daemon>) {
     std::thread::spawn(move || tell_attending(&daemon, &told));
 }
 
-fn keep(daemon: &Daemon, happened: &Receiver<Happened>, tell: &SyncSender<Box<Waiting>>) {
+fn keep(daemon: &Arc<Daemon>, happened: &Receiver<Happened>, tell: &SyncSender<Box<Waiting>>) {
     while let Ok(next) = happened.recv() {
         let kept = match next {
             Happened::Waits(waiting) => {
                 let kept = daemon.store.put_question(&waiting);
+                auditor::ask(daemon, &waiting);
                 let _ = tell.try_send(waiting);
                 kept
             }

@@ -78,6 +78,11 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
         "hours in time zones are reckoned where rules are, from a database that is built in",
     ),
     (
+        "totp-rs",
+        &["bailiwick"],
+        "codes of people without an account here are checked where their secrets are: in the daemon",
+    ),
+    (
         "psl",
         &["policy", "proxy"],
         "who owns a domain is asked where rules are read, and where cookies are kept",
