@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use bailiwick_commands::{Grammars, Part, Place};
 use bailiwick_gate::Clock as _;
+
 use bailiwick_mediator::{Purpose, Rules, Snapshot, decide};
 use bailiwick_model::{AbsPath, Code, Decision, Reason, Request, Resource, TaskId, Verb, Verdict};
 use bailiwick_policy::Policy;

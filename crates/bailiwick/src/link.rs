@@ -190,6 +190,12 @@ impl Link {
         }
     }
 
+    /// The process of the daemon: tells one from another.
+    pub fn daemon(&self) -> Result<u64, Failure> {
+        let peer = rustix::net::sockopt::socket_peercred(&self.channel).map_err(|e| gone(&e.to_string()))?;
+        Ok(peer.pid.as_raw_nonzero().get().unsigned_abs().into())
+    }
+
     /// Closes the connection, also for a thread that hears.
     pub fn hang_up(&self) {
         let _ = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both);

@@ -12,6 +12,7 @@ mod columns;
 mod commands;
 mod context;
 mod daemon;
+mod desk;
 mod failure;
 mod git;
 mod line;
@@ -22,6 +23,7 @@ mod places;
 mod promises;
 mod protocol;
 mod terminal;
+mod terms;
 mod toolchains;
 
 use std::process::ExitCode;

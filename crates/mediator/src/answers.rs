@@ -11,7 +11,7 @@ use bailiwick_authority::act_within;
 use bailiwick_gate::desk::{Answer, Approver, Closed, DeskFault, Granted, Known, Offer, Scope, Terms};
 use bailiwick_gate::{LedgerFault, Pending, Refusal, Waiting};
 use bailiwick_model::{
-    Act, Answered, Code, DecisionId, Digest, Durability, Event, GrantId, Millis, Reason, Verdict, visible,
+    Act, Answered, Code, DecisionId, Digest, Durability, Event, GrantId, Millis, Reason, Record, Verdict, visible,
 };
 use bailiwick_policy::FOUR_EYES;
 
@@ -150,12 +150,13 @@ impl Mediator {
                 ..terms
             },
             used: 0,
-            task: waiting.request.task,
+            task: Some(waiting.request.task),
             context: waiting.context.clone(),
             by: names.collect(),
             given: now,
         };
-        let noted = self.note_grant(&granted, only.is_none()).and_then(|()| {
+        let outlives = only.is_none().then(|| self.note_grant(&granted)).transpose();
+        let noted = outlives.and_then(|_| {
             let grant = (Some(granted.id), None);
             self.append_answer(&waiting, Answered::Yes, Some(by), grant, Durability::Durable)?
                 .wait()
@@ -182,7 +183,7 @@ impl Mediator {
     }
 
     /// Decides the questions again that a grant answers, as far as it reaches: how many.
-    fn release(self: &Arc<Self>, grant: &crate::Grant, now: Millis) -> usize {
+    pub(crate) fn release(self: &Arc<Self>, grant: &crate::Grant, now: Millis) -> usize {
         let mut released = 0usize;
         loop {
             let left = grant
@@ -223,16 +224,14 @@ impl Mediator {
         }
     }
 
-    fn new_grant_id(&self) -> GrantId {
+    pub(crate) fn new_grant_id(&self) -> GrantId {
         let mut bytes = [0; 6];
         self.random.fill(&mut bytes);
         GrantId(bytes)
     }
 
-    fn note_grant(&self, granted: &Granted, outlives: bool) -> Result<(), LedgerFault> {
-        if !outlives {
-            return Ok(());
-        }
+    /// Puts on record that a grant is given which outlives the request that was asked about.
+    pub(crate) fn note_grant(&self, granted: &Granted) -> Result<Box<dyn Pending>, LedgerFault> {
         let event = Event::Granted {
             grant: granted.id,
             sentence: granted.sentence.clone(),
@@ -242,7 +241,12 @@ impl Mediator {
             context: (granted.terms.scope == Scope::Context).then(|| granted.context.clone()),
             by: granted.by.clone(),
         };
-        self.append(granted.task, event, Durability::Durable).map(drop)
+        let record = Record {
+            time: self.clock.now(),
+            task: granted.task,
+            event,
+        };
+        self.ledger.append(&record, Durability::Durable)
     }
 }
 

@@ -29,6 +29,12 @@ pub(crate) fn sentence(waiting: &Waiting) -> String {
     )
 }
 
+/// The act as one line, with the address that it would go to.
+pub(crate) fn act(request: &Request) -> String {
+    let address = request.address().map(|address| format!(" at {address}"));
+    format!("{}{}", shown(&request.to_string()), address.unwrap_or_default())
+}
+
 /// Why it is asked.
 pub(crate) fn because(waiting: &Waiting) -> Vec<String> {
     let asks = waiting.against.reasons.iter();

@@ -156,7 +156,7 @@ impl Mediator {
             running: waiting.running,
             command: waiting.command.iter().map(|word| visible(word)).collect(),
             digest: waiting.digest,
-            act: asked::shown(&waiting.request.to_string()),
+            act: asked::act(&waiting.request),
             sentence: asked::sentence(&waiting),
             details: asked::details(&waiting.request),
             because: asked::because(&waiting),

@@ -64,6 +64,18 @@ pub enum Answered {
 }
 
 impl Answered {
+    /// As a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::Seconded => "seconded",
+            Self::No => "no",
+            Self::More => "more",
+            Self::Lapsed => "lapsed",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+
     /// The code of the denial that follows; none for a yes, after which the request is decided again.
     pub fn refusal(self) -> Option<Code> {
         match self {

@@ -426,7 +426,7 @@ fn outside(rule: &Rule, request: &Request) -> Reason {
     }
 }
 
-fn by_rule(rule: &Rule, code: Code) -> Reason {
+pub(crate) fn by_rule(rule: &Rule, code: Code) -> Reason {
     let does = match rule.effect {
         Verdict::Allow => "allows it",
         Verdict::Ask => "wants a person to say",

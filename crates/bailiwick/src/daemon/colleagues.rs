@@ -157,7 +157,8 @@ fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), std::io::Error>
                 }
                 channel.send(&PersonAnswer::Done, &[])?;
             }
-            PersonCall::Answer { id, answer, by: None } => {
+            // Whoever they say that they are: it is who the kernel says.
+            PersonCall::Answer { id, answer, .. } => {
                 let waiting = daemon.mediator.waiting().into_iter().find(|one| one.id == id);
                 let closed = match waiting.filter(|one| is_for(one, &by)) {
                     Some(_) => daemon.mediator.answer(id, &answer, &by),
@@ -165,11 +166,7 @@ fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), std::io::Error>
                 };
                 channel.send(&PersonAnswer::Closed(closed.map(Box::new)), &[])?;
             }
-            PersonCall::Changed {
-                seen,
-                patience,
-                by: None,
-            } => {
+            PersonCall::Changed { seen, patience, .. } => {
                 let now = daemon.moved.wait(seen, Duration::from_millis(patience), &by);
                 channel.send(&PersonAnswer::Changed(now), &[])?;
             }

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use bailiwick_fence::{Control, Lines, Running};
 use bailiwick_gate::{
     FenceReport, IdMap, Judged, LaunchFault, Mediator as _, Outcome, Passed, Reading, Settlement, Spent, Start,
-    TaskRow, TaskState,
+    Store as _, TaskRow, TaskState,
 };
 use bailiwick_mediator::{PATIENCE, Rules, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Record, Request, Resource, TaskId, Verb};

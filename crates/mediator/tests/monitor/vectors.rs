@@ -13,6 +13,7 @@ use bailiwick_authority::Authority;
 use bailiwick_commands::Grammars;
 use bailiwick_gate::{Reading, Start};
 use bailiwick_mediator::{Clearances, Grant, Purpose, Rules, Snapshot, decide};
+use bailiwick_model::GrantId;
 use bailiwick_model::{
     AbsPath, Act, Anchors, Argument, Capability, Host, HttpUrl, Label, Millis, Obligation, Request, Resource, Tag,
     Verb, argument, words_of,
