@@ -29,7 +29,7 @@ pub fn close(daemon: &Arc<Daemon>, handles: &[task::Handle]) {
             if let Err(fault) = daemon.record(Some(id), Event::HoursOver { opens }) {
                 talkln!("bailiwick: that the hours of task {id} are over is not on record: {fault}");
             }
-            person::stop(&daemon, id, &handle, false);
+            person::stop(&daemon, id, &handle, person::Grace::Whole);
         });
     }
 }

@@ -468,18 +468,36 @@ fn end(daemon: &Daemon, task: TaskId, at_once: bool) -> PersonAnswer {
         );
     };
     handle.attendance.take_as_known();
-    stop(daemon, task, &handle, at_once)
+    stop(daemon, task, &handle, if at_once { Grace::None } else { Grace::Short })
+}
+
+/// What a task is given to end by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grace {
+    /// Nothing.
+    None,
+    /// A word, and some seconds.
+    Short,
+    /// The same, with the time to put its things away before its terminal is said to be gone.
+    Whole,
 }
 
 /// Ends a task that runs, and does not wait for long.
-pub(super) fn stop(daemon: &Daemon, task: TaskId, handle: &task::Handle, at_once: bool) -> PersonAnswer {
+pub(super) fn stop(daemon: &Daemon, task: TaskId, handle: &task::Handle, grace: Grace) -> PersonAnswer {
     let running = || lock(&daemon.running).get(&task).cloned();
     let begun = std::time::Instant::now();
-    if !at_once {
-        // An interactive shell heeds the second only.
+    if grace != Grace::None {
         handle.signal(signal_hook::consts::SIGTERM);
-        handle.signal(signal_hook::consts::SIGHUP);
+        // An interactive shell heeds this one only; whoever heeds the other may need time for it.
+        let mut hang_up = Some(if grace == Grace::Short {
+            Duration::ZERO
+        } else {
+            GRACE / 2
+        });
         while running().is_some() && begun.elapsed() < GRACE {
+            if hang_up.take_if(|after| begun.elapsed() >= *after).is_some() {
+                handle.signal(signal_hook::consts::SIGHUP);
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
     }
