@@ -420,12 +420,13 @@ fn run(program: &ProgramApprover, asked: &Asked) -> Result<Said, String> {
     let bytes = heard
         .map_err(|_| late())?
         .map_err(|e| format!("its answer cannot be read: {e}"))?;
+    // One that says too much is cut off, which it may take for a reason to fail.
+    if bytes.len() as u64 > LONGEST {
+        return Err(format!("its answer is longer than {LONGEST} bytes"));
+    }
     let status = ended.ok_or_else(late)?;
     if !status.success() {
         return Err(format!("it ended with {status}"));
-    }
-    if bytes.len() as u64 > LONGEST {
-        return Err(format!("its answer is longer than {LONGEST} bytes"));
     }
     serde_json::from_slice(&bytes).map_err(|e| format!("its answer makes no sense: {e}"))
 }

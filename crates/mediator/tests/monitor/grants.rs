@@ -450,6 +450,21 @@ fn p8_c051_what_is_granted_in_a_context_outlives_the_mediator_with_its_uses() {
 }
 
 #[test]
+fn p11_no_grant_lays_a_tree_into_a_fence() {
+    let house = watched();
+    let mut gate = Gate::new(&house);
+    let waiting = gate.asks(&house, &request("write /a/b/c"));
+    house.grants(
+        &waiting,
+        "may change /a/b, and what is below it",
+        terms(None, None, Scope::Context),
+    );
+    gate.is_allowed();
+    gate.decide(&request("write /a/b/**"), false);
+    assert_eq!(gate.is_denied(), Code::NobodyToAsk, "it could not be taken back");
+}
+
+#[test]
 fn p8_tell_me_more_reaches_the_agent_and_its_words_come_back_apart() {
     let house = watched();
     let mut gate = Gate::new(&house);
