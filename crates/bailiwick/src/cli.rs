@@ -89,6 +89,9 @@ enum Command {
     Stop(StopArgs),
     /// Show what waits for you, or answer it
     Approve(ApproveArgs),
+    /// Say who else may answer your questions
+    #[command(subcommand)]
+    Approver(ApproverCommand),
     /// Show, give, narrow or revoke grants: yeses that hold for more than one request
     #[command(subcommand)]
     Grants(GrantsCommand),
@@ -170,6 +173,9 @@ pub struct RunArgs {
     /// Ask nobody: what a rule would ask is refused at once
     #[arg(long)]
     pub no_ask: bool,
+    /// Start again what a task ran that has ended, in the same place: with what its context keeps, and this terminal
+    #[arg(long, value_name = "TASK", conflicts_with_all = ["preset", "worktree", "standalone"])]
+    pub resume: Option<String>,
     /// Say what was refused, why, and what line would allow it: at once without a terminal, else at the end
     #[arg(long)]
     pub explain_denials: bool,
@@ -178,7 +184,8 @@ pub struct RunArgs {
     pub status_file: Option<PathBuf>,
     /// The program and its arguments
     #[arg(
-        required = true,
+        required_unless_present = "resume",
+        conflicts_with = "resume",
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "PROGRAM"
@@ -203,6 +210,45 @@ pub struct StopArgs {
     pub now: bool,
 }
 
+/// What can be said of those who may answer.
+#[derive(Debug, Subcommand)]
+pub enum ApproverCommand {
+    /// Enrol somebody: another user of this machine, or somebody who shows codes on the console
+    Add(ApproverAddArgs),
+    /// List who is enrolled
+    List(JsonArg),
+    /// Take somebody from the list
+    Remove {
+        /// The name
+        name: String,
+    },
+    /// Name the folder in which other users find the socket to answer by
+    Socket {
+        /// The folder: nobody but you may write there
+        #[arg(required_unless_present = "off", conflicts_with = "off")]
+        folder: Option<PathBuf>,
+        /// No such socket
+        #[arg(long)]
+        off: bool,
+    },
+    /// Let the program of `approver = [...]` answer again, after it was suspended
+    Again,
+}
+
+/// What `approver add` takes.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("how").required(true)))]
+pub struct ApproverAddArgs {
+    /// The name, as rules have it
+    pub name: String,
+    /// The user of this machine that they are
+    #[arg(long, value_name = "UNIX", group = "how")]
+    pub user: Option<String>,
+    /// They show codes (RFC 6238): prints once what their program for codes is to be told
+    #[arg(long, group = "how")]
+    pub totp: bool,
+}
+
 /// What `approve` takes.
 #[derive(Debug, Args)]
 #[command(after_help = APPROVE_EXAMPLES)]
@@ -215,6 +261,9 @@ pub struct ApproveArgs {
     /// Say no
     #[arg(long, requires = "question")]
     pub no: bool,
+    /// Answer the questions of another user, who has enrolled you: by this socket
+    #[arg(long, value_name = "SOCKET")]
+    pub at: Option<PathBuf>,
     /// With a no: say this to the agent
     #[arg(long, requires = "no", value_name = "WORDS")]
     pub word: Option<String>,
@@ -589,6 +638,7 @@ pub fn run() -> Done {
         Command::Attach(args) => commands::attach::attach(&args),
         Command::Stop(args) => commands::attach::stop(&args),
         Command::Approve(args) => commands::approve::run(&args),
+        Command::Approver(command) => commands::approver::run(&command),
         Command::Grants(command) => commands::grants::run(&command),
         Command::Tell(args) => commands::tell::run(&args),
         Command::Give(args) => commands::give::run(&args),
