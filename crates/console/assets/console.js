@@ -46,11 +46,16 @@
   // --- logging in ------------------------------------------------------------------------------------------------------
 
   const linkForm = byId("link-form");
-  if (linkForm && location.hash.length > 1) {
-    byId("token").value = location.hash.slice(1);
-    history.replaceState(null, "", "/login");
-    linkForm.submit();
-    return;
+  if (linkForm) {
+    const enter = () => {
+      if (location.hash.length < 2) return;
+      byId("token").value = location.hash.slice(1);
+      history.replaceState(null, "", "/login");
+      linkForm.submit();
+    };
+    // A link that is put into the address of this very page changes what is behind the `#` only.
+    addEventListener("hashchange", enter);
+    enter();
   }
 
   // --- what is live ------------------------------------------------------------------------------------------------------
