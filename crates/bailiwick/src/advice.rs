@@ -67,6 +67,7 @@ pub fn refused(event: &Event, root: &AbsPath) -> Option<RefusedAct> {
 pub fn answered(answer: Answered) -> &'static str {
     match answer {
         Answered::Yes => "a person was asked, and said yes",
+        Answered::Seconded => "a person was asked, and said yes; a second one has to, too",
         Answered::No => "a person was asked, and said no",
         Answered::More => {
             "a person was asked, and wants to know more first (`bailiwick tell ID WORDS` inside, then try again)"

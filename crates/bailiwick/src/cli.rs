@@ -86,6 +86,11 @@ enum Command {
     Stop(StopArgs),
     /// Show what waits for you, or answer it
     Approve(ApproveArgs),
+    /// Show, give, narrow or revoke grants: yeses that hold for more than one request
+    #[command(subcommand)]
+    Grants(GrantsCommand),
+    /// Inside: say something to the person about a question
+    Tell(TellArgs),
     /// Hand copies of files to a running task
     Give(GiveArgs),
     /// Write a commented bailiwick.toml that fits this project
@@ -204,9 +209,83 @@ pub struct ApproveArgs {
     /// Say no
     #[arg(long, requires = "question")]
     pub no: bool,
+    /// With a no: say this to the agent
+    #[arg(long, requires = "no", value_name = "WORDS")]
+    pub word: Option<String>,
+    /// Say neither: have the agent tell more first
+    #[arg(long, requires = "question", conflicts_with_all = ["no", "offer"], value_name = "WORDS")]
+    pub more: Option<String>,
+    /// Say yes to this offer, by its number; without one to the request alone, once
+    #[arg(long, requires = "question", conflicts_with = "no", value_name = "N")]
+    pub offer: Option<usize>,
+    /// With an offer: how often, and how long
+    #[command(flatten)]
+    pub terms: TermsArgs,
+    /// With an offer: where it holds
+    #[arg(long, requires = "offer", value_name = "WHERE", value_parser = scope, default_missing_value = "task")]
+    pub scope: Option<bailiwick_gate::desk::Scope>,
     /// Answer as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// The parts of `grants`.
+#[derive(Debug, Subcommand)]
+pub enum GrantsCommand {
+    /// Show the grants that hold
+    List(JsonArg),
+    /// Let tasks of this folder's context do something that a rule asks about
+    Give(GrantsGiveArgs),
+    /// Let a grant be used less often, or not as long
+    Narrow {
+        /// The grant, or the beginning of its id
+        grant: String,
+        /// What is left of it
+        #[command(flatten)]
+        terms: TermsArgs,
+    },
+    /// End a grant; what goes on under it is cut off
+    Revoke {
+        /// The grant, or the beginning of its id
+        grant: String,
+    },
+}
+
+/// What `grants give` takes.
+#[derive(Debug, Args)]
+pub struct GrantsGiveArgs {
+    /// The act, as rules write it: "GET https://docs.rs/**"
+    pub act: String,
+    /// How often, and how long
+    #[command(flatten)]
+    pub terms: TermsArgs,
+    /// Answer as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How often, and how long.
+#[derive(Debug, Default, Args)]
+pub struct TermsArgs {
+    /// At most so often
+    #[arg(long, value_name = "N")]
+    pub times: Option<u64>,
+    /// For so long: "60 s", "10 min", "2 h"
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "until")]
+    pub span: Option<String>,
+    /// Until the clock here shows this: "18:00"
+    #[arg(long, value_name = "HH:MM")]
+    pub until: Option<String>,
+}
+
+/// What `tell` takes.
+#[derive(Debug, Args)]
+pub struct TellArgs {
+    /// The question
+    pub question: String,
+    /// The words
+    #[arg(required = true)]
+    pub words: Vec<String>,
 }
 
 /// What `give` takes.
@@ -472,6 +551,14 @@ pub struct JsonArg {
     pub json: bool,
 }
 
+fn scope(word: &str) -> Result<bailiwick_gate::desk::Scope, String> {
+    match word {
+        "task" => Ok(bailiwick_gate::desk::Scope::Task),
+        "context" => Ok(bailiwick_gate::desk::Scope::Context),
+        _ => Err("it is `task` (this task) or `context` (every task of this context)".into()),
+    }
+}
+
 fn level(word: &str) -> Result<Level, String> {
     Level::parse(word).ok_or_else(|| {
         let known = Level::ALL.map(Level::as_str).join(", ");
@@ -494,7 +581,7 @@ pub fn run() -> Done {
     };
     let anywhere = matches!(
         typed.command,
-        Command::Last(_) | Command::Hook(_) | Command::Completions(_) | Command::Man(_)
+        Command::Last(_) | Command::Tell(_) | Command::Hook(_) | Command::Completions(_) | Command::Man(_)
     );
     if commands::last::is_inside() && !anywhere {
         return Err(commands::last::only_outside());
@@ -504,6 +591,8 @@ pub fn run() -> Done {
         Command::Attach(args) => commands::attach::attach(&args),
         Command::Stop(args) => commands::attach::stop(&args),
         Command::Approve(args) => commands::approve::run(&args),
+        Command::Grants(command) => commands::grants::run(&command),
+        Command::Tell(args) => commands::tell::run(&args),
         Command::Give(args) => commands::give::run(&args),
         Command::Init(args) => commands::init::run(&args),
         Command::Login(args) => commands::login::run(&args),

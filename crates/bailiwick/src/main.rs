@@ -23,6 +23,7 @@ mod places;
 mod promises;
 mod protocol;
 mod terminal;
+mod terms;
 mod toolchains;
 
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 
 use bailiwick_gate::desk::{Answer, Approver, Asked, Closed, DeskFault, Granted, Terms};
 use bailiwick_gate::{FenceReport, LaunchFault};
-use bailiwick_model::{AbsPath, DecisionId, GrantId, Level, TaskId};
+use bailiwick_model::{AbsPath, ContextId, Decision, DecisionId, GrantId, Level, Request, TaskId};
 use bailiwick_policy::Published;
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,24 @@ pub enum PersonCall {
     },
     /// Asks which grants hold.
     Grants,
+    /// Gives a grant for the tasks of a context, before anything was asked.
+    Grant {
+        /// Where the person stands: the context is that of this folder.
+        directory: AbsPath,
+        /// The act, as rules write it.
+        act: String,
+        /// How often, and how long.
+        terms: Terms,
+    },
+    /// Asks which grant answers what is asked about a request.
+    Covered {
+        /// The context.
+        context: ContextId,
+        /// The request.
+        request: Box<Request>,
+        /// What was decided about it.
+        decision: Box<Decision>,
+    },
     /// Narrows a grant.
     Narrow {
         /// The grant.
@@ -251,7 +269,7 @@ pub enum PersonAnswer {
     Closed(Result<Box<Closed>, DeskFault>),
     /// The answer to `Grants`: the newest first.
     Grants(Vec<Granted>),
-    /// The answer to `Narrow` and `Revoke`: what is left of the grant.
+    /// The answer to `Grant`, `Covered`, `Narrow` and `Revoke`: the grant, or what is left of it.
     Granted(Result<Option<Box<Granted>>, DeskFault>),
     /// The answer to `Changed`: the moment now.
     Changed(u64),

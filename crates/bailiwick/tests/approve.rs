@@ -74,7 +74,7 @@ fn p8_a_request_that_is_asked_about_waits_and_goes_through_after_a_yes() {
         let told = format!("bailiwick: waits for you: `bailiwick approve q-{id}`: {act}\n");
         assert!(done.stderr.contains(&told), "{}", done.stderr);
         let log = kit.run(&["log", "show"]).ok().stdout;
-        assert!(log.contains("yes, once by "), "{log}");
+        assert!(log.contains(": yes by "), "{log}");
         assert!(kit.run(&["explain", id]).ok().stdout.contains("said yes"));
         kit.run(&["approve", id]).status_is(2);
     }

@@ -112,7 +112,7 @@ fn p9_a_push_uses_a_credential_that_the_agent_never_sees() {
         );
         let log = kit.run(&["log", "show"]).ok().stdout;
         assert!(
-            log.contains("broker git push") && log.contains("it runs outside as task"),
+            log.contains("broker git push") && log.contains("it ran outside as task"),
             "{log}"
         );
         let state = kit

@@ -182,7 +182,7 @@ fn c070_a_rule_that_this_build_cannot_enforce_is_refused_with_a_hint() {
         ("[secret.x]\nfrom = \"keyring:a=\"\n", "keyring"),
         ("[[tool]]\nname = \"x/y\"\n", "tool"),
         ("[tag.pii]\non = [\"read ~/hr/**\"]\n", "tag"),
-        ("[oversight]\nhours = \"Mon\"\n", "oversight"),
+        ("[oversight]\npresent = [\"call bank/*\"]\n", "call"),
     ] {
         kit.write("bailiwick.toml", rules);
         let told = kit.run(&["policy", "check"]).status_is(2).stderr;

@@ -307,8 +307,8 @@ pub struct Granted {
     pub terms: Terms,
     /// How often it has been used.
     pub used: u64,
-    /// The task that asked.
-    pub task: TaskId,
+    /// The task that asked; none where it was given before anything was asked.
+    pub task: Option<TaskId>,
     /// The context.
     pub context: ContextId,
     /// Who gave it.

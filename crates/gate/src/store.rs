@@ -1,6 +1,8 @@
 //! What outlives a process: trust in rule files, tasks, questions that wait, grants, and how often the like was asked.
 
-use bailiwick_model::{Answered, ContextId, Decision, DecisionId, Digest, GrantId, Millis, Reason, Request, TaskId};
+use bailiwick_model::{
+    Act, Answered, ContextId, Decision, DecisionId, Digest, GrantId, Millis, Reason, Request, TaskId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Approver, Granted, Likes, Said};
@@ -78,9 +80,28 @@ pub struct Waiting {
     /// Who has said yes already, where one is not enough.
     #[serde(default)]
     pub seconded: Vec<Approver>,
+    /// The offer to which they said yes, by the digest of what was shown, and its sentence: the next must say yes to the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconded_to: Option<(Digest, String)>,
+    /// Who may answer; none for everybody who is an approver at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvers: Option<Vec<MayAnswer>>,
     /// True while whoever asked waits: its task runs.
     #[serde(skip)]
     pub running: bool,
+}
+
+/// Somebody who may say yes to a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MayAnswer {
+    /// The name.
+    pub name: String,
+    /// After how many seconds of waiting.
+    pub after: u64,
+    /// What a yes of theirs may cover besides the request itself: within one act of each of these lists. None for anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub within: Vec<Vec<Act>>,
 }
 
 /// What is kept of a grant.

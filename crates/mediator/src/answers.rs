@@ -7,14 +7,20 @@
 
 use std::sync::Arc;
 
-use bailiwick_gate::desk::{Answer, Approver, Closed, DeskFault, Granted, Offer, Scope, Terms};
+use bailiwick_authority::act_within;
+use bailiwick_gate::desk::{Answer, Approver, Closed, DeskFault, Granted, Known, Offer, Scope, Terms};
 use bailiwick_gate::{LedgerFault, Pending, Refusal, Waiting};
-use bailiwick_model::{Answered, Code, DecisionId, Durability, Event, GrantId, Millis, visible};
+use bailiwick_model::{
+    Act, Answered, Code, DecisionId, Digest, Durability, Event, GrantId, Millis, Reason, Record, Verdict, visible,
+};
+use bailiwick_policy::FOUR_EYES;
 
+use crate::asked;
 use crate::monitor::Mediator;
 use crate::offers::offers;
 use crate::questions::Held;
 use crate::session::Asker;
+use crate::task::lock;
 
 /// How long the grant that a yes to one request gives may be used, in milliseconds: it is decided again at once.
 const GRANT_LIFE: u64 = 30_000;
@@ -23,7 +29,15 @@ const GRANT_LIFE: u64 = 30_000;
 enum Wish {
     No(Option<String>),
     More(String),
-    Yes { offer: Offer, terms: Terms },
+    Yes {
+        offer: Offer,
+        terms: Terms,
+    },
+    /// A yes that is one of two.
+    Second {
+        shown: Digest,
+        sentence: String,
+    },
 }
 
 impl Mediator {
@@ -31,8 +45,14 @@ impl Mediator {
     /// question that waits and that the grant answers.
     pub fn answer(self: &Arc<Self>, id: DecisionId, answer: &Answer, by: &Approver) -> Result<Closed, DeskFault> {
         let now = self.clock.now();
-        let wish = self.questions.look(id, |waiting| wish(waiting, answer, now));
+        // Of two yeses at the same moment, one is the first.
+        let two = self.questions.look(id, needs_two).unwrap_or(false);
+        let _seconding = two.then(|| lock(&self.questions.seconding));
+        let wish = self.questions.look(id, |waiting| wish(waiting, answer, by, now));
         let wish = wish.ok_or(DeskFault::Unknown(id))??;
+        if let Wish::Second { shown, sentence } = wish {
+            return self.second(id, by, (shown, sentence));
+        }
         let held = self.questions.take_one(id).ok_or(DeskFault::Unknown(id))?;
         if held.waiting.deadline <= now {
             self.close(held, Answered::Lapsed);
@@ -45,9 +65,35 @@ impl Mediator {
                 self.deny(held, Answered::More, Some(word), by)
             }
             Wish::Yes { offer, terms } => self.grant(held, &offer, terms, by, now),
+            // Handled above, where the question stays.
+            Wish::Second { .. } => Err(DeskFault::Unknown(id)),
         };
         self.ended(id);
         closed
+    }
+
+    /// Keeps the first of two yeses: on record, then with the question, which waits on.
+    fn second(&self, id: DecisionId, by: &Approver, to: (Digest, String)) -> Result<Closed, DeskFault> {
+        let waiting = self.questions.look(id, Waiting::clone).ok_or(DeskFault::Unknown(id))?;
+        self.append_answer(
+            &waiting,
+            Answered::Seconded,
+            Some(by),
+            (None, None),
+            Durability::Durable,
+        )
+        .and_then(Pending::wait)
+        .map_err(|fault| DeskFault::Fault(fault.to_string()))?;
+        let waiting = self.questions.second(id, by, to).ok_or(DeskFault::Unknown(id))?;
+        if let Some(watcher) = self.watcher.get() {
+            watcher.waits(&waiting);
+            watcher.moved();
+        }
+        Ok(Closed {
+            answer: None,
+            grant: None,
+            released: 0,
+        })
     }
 
     fn deny(&self, held: Held, answer: Answered, word: Option<String>, by: &Approver) -> Result<Closed, DeskFault> {
@@ -104,12 +150,13 @@ impl Mediator {
                 ..terms
             },
             used: 0,
-            task: waiting.request.task,
+            task: Some(waiting.request.task),
             context: waiting.context.clone(),
             by: names.collect(),
             given: now,
         };
-        let noted = self.note_grant(&granted, only.is_none()).and_then(|()| {
+        let outlives = only.is_none().then(|| self.note_grant(&granted)).transpose();
+        let noted = outlives.and_then(|_| {
             let grant = (Some(granted.id), None);
             self.append_answer(&waiting, Answered::Yes, Some(by), grant, Durability::Durable)?
                 .wait()
@@ -136,7 +183,7 @@ impl Mediator {
     }
 
     /// Decides the questions again that a grant answers, as far as it reaches: how many.
-    fn release(self: &Arc<Self>, grant: &crate::Grant, now: Millis) -> usize {
+    pub(crate) fn release(self: &Arc<Self>, grant: &crate::Grant, now: Millis) -> usize {
         let mut released = 0usize;
         loop {
             let left = grant
@@ -149,7 +196,12 @@ impl Mediator {
                 let holds = task.is_some_and(|task| task.state().has(grant.id));
                 left && holds
                     && held.asker.is_some()
-                    && grant.answers(&held.waiting.request, &held.waiting.against, now)
+                    && grant.answers(
+                        &held.waiting.request,
+                        &held.waiting.against,
+                        &held.waiting.principal,
+                        now,
+                    )
             };
             let next = self.questions.take_first(fits);
             let Some(Held { waiting, asker, .. }) = next else {
@@ -172,16 +224,14 @@ impl Mediator {
         }
     }
 
-    fn new_grant_id(&self) -> GrantId {
+    pub(crate) fn new_grant_id(&self) -> GrantId {
         let mut bytes = [0; 6];
         self.random.fill(&mut bytes);
         GrantId(bytes)
     }
 
-    fn note_grant(&self, granted: &Granted, outlives: bool) -> Result<(), LedgerFault> {
-        if !outlives {
-            return Ok(());
-        }
+    /// Puts on record that a grant is given which outlives the request that was asked about.
+    pub(crate) fn note_grant(&self, granted: &Granted) -> Result<Box<dyn Pending>, LedgerFault> {
         let event = Event::Granted {
             grant: granted.id,
             sentence: granted.sentence.clone(),
@@ -191,7 +241,66 @@ impl Mediator {
             context: (granted.terms.scope == Scope::Context).then(|| granted.context.clone()),
             by: granted.by.clone(),
         };
-        self.append(granted.task, event, Durability::Durable).map(drop)
+        let record = Record {
+            time: self.clock.now(),
+            task: granted.task,
+            event,
+        };
+        self.ledger.append(&record, Durability::Durable)
+    }
+}
+
+/// True when two people must say yes.
+fn needs_two(waiting: &Waiting) -> bool {
+    let asks = |reason: &Reason| reason.verdict == Verdict::Ask && reason.code == Code::FourEyes;
+    waiting.against.reasons.iter().any(asks)
+}
+
+/// Refuses a yes of somebody who may not say it: not to this, not yet, or not so wide.
+fn may_say_yes(waiting: &Waiting, offer: &Offer, by: &Approver, now: Millis) -> Result<(), DeskFault> {
+    let Some(all) = &waiting.approvers else { return Ok(()) };
+    let name = visible(&by.name);
+    let Some(may) = all.iter().find(|may| may.name == by.name) else {
+        let who = asked::who_may(all);
+        return Err(DeskFault::Refused(format!("`{name}` may not say yes to this: {who}")));
+    };
+    let waited = now.0.saturating_sub(waiting.since.0) / 1000;
+    if waited < may.after {
+        let left = may.after.saturating_sub(waited);
+        return Err(DeskFault::Refused(format!(
+            "`{name}` may say yes to this once it has waited for {} s, in {left} s",
+            may.after
+        )));
+    }
+    // To the request itself they may, or they would not stand in the list.
+    let inside = |list: &Vec<Act>| offer.acts.iter().all(|act| list.iter().any(|own| act_within(act, own)));
+    if !may.within.iter().all(inside) {
+        return Err(DeskFault::Refused(format!(
+            "`{name}` may say yes to the request itself, and not to so much"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a yes that is not one more person's, to the same.
+fn is_another_pair_of_eyes(waiting: &Waiting, shown: Digest, by: &Approver) -> Result<(), DeskFault> {
+    let name = visible(&by.name);
+    let refuse = |why: String| Err(DeskFault::Refused(why));
+    if by.by == Known::Program {
+        return refuse("two people must say yes to this: a program is none".into());
+    }
+    if by.name == waiting.principal {
+        return refuse(format!("`{name}` is the one whose task asks: two others must say yes"));
+    }
+    if waiting.seconded.iter().any(|known| known.name == by.name) {
+        return refuse(format!("`{name}` has said yes already: another must"));
+    }
+    match &waiting.seconded_to {
+        Some((digest, sentence)) if *digest != shown => refuse(format!(
+            "the first yes was to: {}; say yes to the same, or no",
+            visible(sentence)
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -204,7 +313,7 @@ pub(crate) fn offers_of(waiting: &Waiting) -> Vec<Offer> {
 }
 
 /// Looks an answer through.
-fn wish(waiting: &Waiting, answer: &Answer, now: Millis) -> Result<Wish, DeskFault> {
+fn wish(waiting: &Waiting, answer: &Answer, by: &Approver, now: Millis) -> Result<Wish, DeskFault> {
     match answer {
         Answer::No { word } => Ok(Wish::No(word.clone())),
         Answer::More { word } => Ok(Wish::More(word.clone())),
@@ -220,7 +329,18 @@ fn wish(waiting: &Waiting, answer: &Answer, now: Millis) -> Result<Wish, DeskFau
             if offer.terms(*terms) != *terms || offer.digest(waiting.id, terms) != *shown || never || nowhere {
                 return Err(other());
             }
-            Ok(Wish::Yes { offer, terms: *terms })
+            may_say_yes(waiting, &offer, by, now)?;
+            if !needs_two(waiting) {
+                return Ok(Wish::Yes { offer, terms: *terms });
+            }
+            is_another_pair_of_eyes(waiting, *shown, by)?;
+            if waiting.seconded.len().saturating_add(1) >= FOUR_EYES {
+                return Ok(Wish::Yes { offer, terms: *terms });
+            }
+            Ok(Wish::Second {
+                shown: *shown,
+                sentence: offer.sentence(terms),
+            })
         }
     }
 }

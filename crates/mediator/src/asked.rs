@@ -4,8 +4,8 @@
 //! about it stands apart). Trust: every text in a request is the agent's.
 //! Not here: offers (`offers`), front ends (`tui`, `console`).
 
-use bailiwick_gate::Waiting;
 use bailiwick_gate::desk::Detail;
+use bailiwick_gate::{MayAnswer, Waiting};
 use bailiwick_model::{
     Argument, Command, Host, HttpUrl, NormalForm, Request, Resource, Verb, Verdict, parameters, visible,
 };
@@ -29,11 +29,39 @@ pub(crate) fn sentence(waiting: &Waiting) -> String {
     )
 }
 
+/// The act as one line, with the address that it would go to.
+pub(crate) fn act(request: &Request) -> String {
+    let address = request.address().map(|address| format!(" at {address}"));
+    format!("{}{}", shown(&request.to_string()), address.unwrap_or_default())
+}
+
 /// Why it is asked.
 pub(crate) fn because(waiting: &Waiting) -> Vec<String> {
     let asks = waiting.against.reasons.iter();
     let asks = asks.filter(|reason| reason.verdict == Verdict::Ask);
-    asks.map(|reason| visible(&reason.text)).collect()
+    let mut lines: Vec<String> = asks.map(|reason| visible(&reason.text)).collect();
+    if let Some((_, sentence)) = &waiting.seconded_to {
+        let names: Vec<&str> = waiting.seconded.iter().map(|by| by.name.as_str()).collect();
+        let (names, sentence) = (names.join(" and "), visible(sentence));
+        lines.push(format!(
+            "{} said yes to: {sentence}; another must say yes to the same",
+            visible(&names)
+        ));
+    }
+    lines.extend(waiting.approvers.as_deref().map(who_may));
+    lines
+}
+
+/// Who may say yes, in words.
+pub(crate) fn who_may(all: &[MayAnswer]) -> String {
+    let one = |may: &MayAnswer| match may.after {
+        0 => visible(&may.name),
+        after => format!("{} (after {after} s)", visible(&may.name)),
+    };
+    match all.iter().map(one).collect::<Vec<_>>().as_slice() {
+        [] => "nobody may say yes to this: no layer's rules name the same person".into(),
+        names => format!("{} may say yes", names.join(", ")),
+    }
 }
 
 /// Text of the agent's on one line: in visible form, runs of blanks as their number.

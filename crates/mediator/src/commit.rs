@@ -146,7 +146,7 @@ impl Mediator {
             return self.put_on_record(request, digest, id, unknown_task(request.task), None);
         };
         for _ in 0..MAX_ROUNDS {
-            let snapshot = task.snapshot(self.clock.now(), purpose);
+            let snapshot = task.snapshot(self.clock.now(), purpose, self.approvers_present());
             let judged = judge(request, &snapshot);
             let _writer = lock(&task.writer);
             if let Some((decision, permit)) = self.reserve(&task, &snapshot, judged, request, (id, digest)) {

@@ -10,6 +10,8 @@
 use bailiwick_authority::Held;
 use bailiwick_model::{Capability, Code, Decision, Obligation, Reason, Request, Verdict};
 
+use bailiwick_policy::Moment;
+
 use crate::budget::{Charge, charges};
 use crate::form;
 use crate::snapshot::{Grant, Purpose, Snapshot};
@@ -38,15 +40,22 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
     let held = snapshot
         .authority
         .held(request, snapshot.now, &snapshot.used.capabilities);
+    let rules = match snapshot.purpose {
+        Purpose::Order => snapshot.policy.evaluate_order(request),
+        Purpose::Effect | Purpose::Question => snapshot.policy.evaluate(request),
+    };
+    let moment = Moment {
+        now: snapshot.now,
+        present: &snapshot.approvers_present,
+    };
+    let conditions = snapshot.policy.conditions(request, &rules.obligations, moment);
     let steps = [
         other_task(request, snapshot),
         form::refuse(request, snapshot.purpose),
         no_authority(request, held),
         no_flow(request, snapshot),
-        Some(match snapshot.purpose {
-            Purpose::Order => snapshot.policy.evaluate_order(request),
-            Purpose::Effect | Purpose::Question => snapshot.policy.evaluate(request),
-        }),
+        Some(rules),
+        conditions,
     ];
     let all = steps.into_iter().flatten().reduce(Decision::and);
     // The rules always answer, so there is always one; without one, nothing may be done.
@@ -131,11 +140,9 @@ fn answer(request: &Request, snapshot: &Snapshot, decision: Decision) -> (Decisi
         let taken = snapshot.used.grants.get(place).copied().unwrap_or(0);
         grant.capability.constraints.count.is_none_or(|count| taken < count)
     };
-    let live = snapshot
-        .grants
-        .iter()
-        .enumerate()
-        .find(|(place, grant)| left(*place, grant) && grant.answers(request, &decision, snapshot.now));
+    let live = snapshot.grants.iter().enumerate().find(|(place, grant)| {
+        left(*place, grant) && grant.answers(request, &decision, &snapshot.principal, snapshot.now)
+    });
     match live {
         Some((place, _)) => (granted(decision), Some(place)),
         None if snapshot.approver_present => (decision, None),

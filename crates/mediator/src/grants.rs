@@ -9,14 +9,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bailiwick_authority::{act_covers, act_within};
 use bailiwick_gate::desk::{Approver, DeskFault, Granted, Scope, Terms};
 use bailiwick_gate::{Answer, GrantRow, Pending, StoreFault, encode};
 use bailiwick_model::{
-    Capability, Constraints, ContextId, Decision, Durability, Event, GrantChange, GrantId, Millis, Nonce, Reason,
-    Record, TaskId, Verdict,
+    Act, Capability, Constraints, ContextId, Decision, Durability, Event, GrantChange, GrantId, HostPattern, Millis,
+    Nonce, Reason, Record, Request, Resource, ResourcePattern, TaskId, Verb, Verdict, visible,
 };
 
 use crate::monitor::Mediator;
+use crate::offers::act_in_words;
 use crate::snapshot::Grant;
 use crate::task::{Task, lock};
 
@@ -81,7 +83,7 @@ impl Kept {
 
     fn holds_in(&self, task: &Task) -> bool {
         match self.granted.terms.scope {
-            Scope::Task => self.granted.task == task.id,
+            Scope::Task => self.granted.task == Some(task.id),
             Scope::Context => self.granted.context == task.context,
         }
     }
@@ -114,7 +116,26 @@ fn grant_of(row: &GrantRow) -> Grant {
         only: row.only,
         is_kept: terms.scope == Scope::Context,
         taken: Taken::of(row.granted.used),
+        by: row.granted.by.iter().cloned().collect(),
     }
+}
+
+/// True when a rule that asks may ask about what an act covers: about all of it, a part of it, or the name of its host.
+fn may_ask(rule: &Act, act: &Act) -> bool {
+    let name = match &act.resource {
+        ResourcePattern::Url(url) => Some(&url.host),
+        ResourcePattern::Repository(repository) => Some(&repository.url.host),
+        ResourcePattern::Endpoint { host, .. } => Some(host),
+        _ => None,
+    };
+    let looked_up = name.is_some_and(|host| match host {
+        HostPattern::Exact(host) => {
+            let look = Request::new(TaskId([0; 8]), Verb::Resolve, Resource::Name(host.clone()));
+            act_covers(rule, &look)
+        }
+        _ => false,
+    });
+    act_within(act, rule) || act_within(rule, act) || looked_up
 }
 
 impl Mediator {
@@ -160,6 +181,81 @@ impl Mediator {
         let all = lock(&self.grants.0);
         let of = |kept: &&Kept| kept.granted.terms.scope == Scope::Context && kept.granted.context == *context;
         all.values().filter(of).map(|kept| kept.grant.clone()).collect()
+    }
+
+    /// The grant that answers what is asked about a request in a context, for a task of this person.
+    pub fn answered_by(
+        &self,
+        context: &ContextId,
+        request: &Request,
+        decision: &Decision,
+        principal: &str,
+    ) -> Option<Granted> {
+        let now = self.clock.now();
+        let all = lock(&self.grants.0);
+        let left = |kept: &&Kept| {
+            kept.granted
+                .terms
+                .count
+                .is_none_or(|count| kept.grant.taken.now() < count)
+        };
+        let answers = |kept: &&Kept| {
+            kept.granted.context == *context
+                && kept.grant.only.is_none()
+                && kept.grant.answers(request, decision, principal, now)
+        };
+        all.values().filter(left).find(answers).map(Kept::shown)
+    }
+
+    /// Gives a grant for all tasks of a context before anything was asked. `asks` are the context's rules that ask, with what
+    /// each would say: those that may ask about the act are answered by it.
+    pub fn grant_by_hand(
+        self: &Arc<Self>,
+        context: ContextId,
+        act: Act,
+        asks: Vec<(Act, Reason)>,
+        terms: Terms,
+        by: &Approver,
+    ) -> Result<Granted, DeskFault> {
+        let now = self.clock.now();
+        let against: Vec<Reason> = asks
+            .into_iter()
+            .filter(|(rule, _)| may_ask(rule, &act))
+            .map(|(_, reason)| reason)
+            .collect();
+        let never = terms.count == Some(0) || terms.until.is_some_and(|until| until <= now);
+        if against.is_empty() || never {
+            let why = if never {
+                "it would never hold"
+            } else {
+                "no rule here asks about it"
+            };
+            return Err(DeskFault::Refused(format!(
+                "`{}` is not granted: {why}",
+                visible(&act.to_string())
+            )));
+        }
+        let terms = Terms {
+            scope: Scope::Context,
+            ..terms
+        };
+        let granted = Granted {
+            id: self.new_grant_id(),
+            sentence: format!("may {}{terms}", act_in_words(&act)),
+            acts: vec![act],
+            terms,
+            used: 0,
+            task: None,
+            context,
+            by: vec![by.name.clone()],
+            given: now,
+        };
+        let noted = self.note_grant(&granted).and_then(Pending::wait);
+        noted.map_err(|fault| DeskFault::Fault(fault.to_string()))?;
+        let grant = self.give(granted.clone(), None, &against)?;
+        self.release(&grant, now);
+        self.moved();
+        Ok(granted)
     }
 
     /// Gives a grant: keeps it, and lets it hold from now on.
@@ -272,17 +368,22 @@ impl Mediator {
     pub(crate) fn end_grants(&self, now: Millis) {
         let all: Vec<Kept> = lock(&self.grants.0).values().cloned().collect();
         for kept in all {
-            let over = kept.granted.terms.until.is_some_and(|until| until <= now);
             let used_up = kept
                 .granted
                 .terms
                 .count
                 .is_some_and(|count| count <= kept.grant.taken.now());
-            if over || (kept.grant.only.is_some() && kept.grant.has_expired(now)) {
-                // It answers nothing any more whatever the log says: the next round tries to write it down again.
-                let _ = self.end_grant(&kept, GrantChange::Over, None);
-            } else if used_up && !self.goes_on(kept.granted.id) {
-                let _ = self.end_grant(&kept, GrantChange::UsedUp, None);
+            let over = kept.granted.terms.until.is_some_and(|until| until <= now);
+            // A yes to one request is used at once or never; what it let begin goes on.
+            let how = match kept.grant.only.is_some() {
+                true if !used_up && over => Some(GrantChange::Over),
+                false if over => Some(GrantChange::Over),
+                _ if used_up && !self.goes_on(kept.granted.id) => Some(GrantChange::UsedUp),
+                _ => None,
+            };
+            if let Some(how) = how {
+                // It answers nothing any more, whatever the log says.
+                let _ = self.end_grant(&kept, how, None);
             }
         }
     }
@@ -290,7 +391,7 @@ impl Mediator {
     /// Forgets the grants of a task that has ended.
     pub(crate) fn end_grants_of(&self, task: TaskId) {
         let of_task =
-            |_: &GrantId, kept: &mut Kept| kept.granted.terms.scope == Scope::Task && kept.granted.task == task;
+            |_: &GrantId, kept: &mut Kept| kept.granted.terms.scope == Scope::Task && kept.granted.task == Some(task);
         lock(&self.grants.0).extract_if(.., of_task).for_each(drop);
     }
 
@@ -350,7 +451,7 @@ impl Mediator {
         }
         let record = Record {
             time: self.clock.now(),
-            task: Some(kept.granted.task),
+            task: kept.granted.task,
             event: Event::GrantChanged {
                 grant: kept.granted.id,
                 how,

@@ -3,8 +3,8 @@
 //! Promises: P4 (a task that is unknown or has ended is denied everything), P10, P11 (when a task ends, so do its
 //! permits). Not here: deciding (`decide`), committing and settling (`commit`).
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bailiwick_authority::Authority;
 use bailiwick_gate::{Clock, Ledger, LedgerFault, Random, Store};
@@ -102,6 +102,8 @@ pub struct Mediator {
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) watcher: OnceLock<Box<dyn Watcher>>,
     tasks: RwLock<HashMap<TaskId, Arc<Task>>>,
+    /// Who is there and watches.
+    watching: Mutex<Arc<BTreeSet<String>>>,
 }
 
 impl Mediator {
@@ -116,6 +118,7 @@ impl Mediator {
             store: None,
             watcher: OnceLock::new(),
             tasks: RwLock::default(),
+            watching: Mutex::default(),
         }
     }
 
@@ -159,7 +162,7 @@ impl Mediator {
         let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
         let _writer = lock(&task.writer);
         let event = Event::TaskStarted {
-            principal: task.principal.clone(),
+            principal: task.principal.to_string(),
             context: task.context.clone(),
             command: task.command.clone(),
             rules: task.policy.digest(),
@@ -219,9 +222,22 @@ impl Mediator {
     /// What would be decided about a request, now; nothing is recorded, reserved or allowed by it.
     pub fn question(&self, request: &Request) -> Decision {
         match self.task(request.task) {
-            Some(task) => decide(request, &task.snapshot(self.clock.now(), Purpose::Question)),
+            Some(task) => decide(
+                request,
+                &task.snapshot(self.clock.now(), Purpose::Question, self.approvers_present()),
+            ),
             None => unknown_task(request.task),
         }
+    }
+
+    /// Says who is there and watches, from now on: each a person with a live session, by the name that rules know.
+    pub fn watched_by(&self, people: BTreeSet<String>) {
+        *lock(&self.watching) = Arc::new(people);
+    }
+
+    /// Who is there and watches.
+    pub fn approvers_present(&self) -> Arc<BTreeSet<String>> {
+        Arc::clone(&lock(&self.watching))
     }
 
     pub(crate) fn task(&self, id: TaskId) -> Option<Arc<Task>> {

@@ -57,6 +57,8 @@ pub(crate) struct Held {
 #[derive(Default)]
 pub(crate) struct Questions {
     held: Mutex<BTreeMap<DecisionId, Held>>,
+    /// Held while a first yes of two is written down: the next one finds it.
+    pub(crate) seconding: Mutex<()>,
     pub(crate) talks: Talks,
 }
 
@@ -76,6 +78,20 @@ impl Questions {
         let mut all = lock(&self.held);
         let id = all.iter().find(|(_, held)| fits(held)).map(|(id, _)| *id)?;
         all.remove(&id)
+    }
+
+    /// Notes a yes that is not enough, if the question still waits: the question then.
+    pub(crate) fn second(
+        &self,
+        id: DecisionId,
+        by: &Approver,
+        to: (bailiwick_model::Digest, String),
+    ) -> Option<Waiting> {
+        let mut all = lock(&self.held);
+        let waiting = &mut all.get_mut(&id)?.waiting;
+        waiting.seconded.push(by.clone());
+        waiting.seconded_to = Some(to);
+        Some(waiting.clone())
     }
 
     /// Changes what was said about a question that waits: the question then, and what the change says.
@@ -140,7 +156,7 @@ impl Mediator {
             running: waiting.running,
             command: waiting.command.iter().map(|word| visible(word)).collect(),
             digest: waiting.digest,
-            act: asked::shown(&waiting.request.to_string()),
+            act: asked::act(&waiting.request),
             sentence: asked::sentence(&waiting),
             details: asked::details(&waiting.request),
             because: asked::because(&waiting),
@@ -190,7 +206,9 @@ impl Mediator {
                 .map(|task| task.context.clone())
                 .unwrap_or_else(|| bailiwick_model::ContextId(String::new())),
             command: task.as_ref().map(|task| task.command.clone()).unwrap_or_default(),
-            principal: task.map(|task| task.principal.clone()).unwrap_or_default(),
+            principal: task.as_ref().map(|task| task.principal.to_string()).unwrap_or_default(),
+            approvers: task.and_then(|task| task.policy.approvers_of(&request)),
+            seconded_to: None,
             words: self.questions.talks.about(&request),
             seconded: Vec::new(),
             running: true,

@@ -1,7 +1,8 @@
 //! What deciding needs of a set of rules.
 
-use bailiwick_model::{AbsPath, Budget, Decision, Digest, Request, RuleRef, Verb};
-use bailiwick_policy::Policy;
+use bailiwick_gate::MayAnswer;
+use bailiwick_model::{AbsPath, Budget, Decision, Digest, Obligation, Request, RuleRef, Verb};
+use bailiwick_policy::{Moment, Policy};
 
 /// Rules, compiled. The same request gets the same answer every time (P14); a fault inside is a deny (P4).
 pub trait Rules: Send + Sync {
@@ -11,6 +12,17 @@ pub trait Rules: Send + Sync {
     /// What the rules say about what the person orders by hand, which is a task's first program.
     fn evaluate_order(&self, request: &Request) -> Decision {
         self.evaluate(request)
+    }
+
+    /// What hours, and who is there, say against a request; nothing where they say nothing. `duties` is what the rules want of
+    /// the gate.
+    fn conditions(&self, _request: &Request, _duties: &[Obligation], _moment: Moment<'_>) -> Option<Decision> {
+        None
+    }
+
+    /// Who may answer a question about a request; none for everybody who is an approver at all.
+    fn approvers_of(&self, _request: &Request) -> Option<Vec<MayAnswer>> {
+        None
     }
 
     /// The trees that the rules may allow as a whole, for standing permits.
@@ -37,6 +49,14 @@ impl Rules for Policy {
 
     fn evaluate_order(&self, request: &Request) -> Decision {
         Policy::evaluate_order(self, request)
+    }
+
+    fn conditions(&self, request: &Request, duties: &[Obligation], moment: Moment<'_>) -> Option<Decision> {
+        Policy::conditions(self, request, duties, moment)
+    }
+
+    fn approvers_of(&self, request: &Request) -> Option<Vec<MayAnswer>> {
+        self.settings().oversight.approvers_of(request)
     }
 
     fn tree_candidates(&self) -> Vec<(Verb, AbsPath)> {

@@ -2,7 +2,7 @@
 //!
 //! Promises: P14 (a decision is a function of the request and this). Trust: made by the mediator alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,9 +10,11 @@ use bailiwick_authority::{Authority, act_covers, covers};
 use bailiwick_flow::Clearance;
 use bailiwick_gate::digest_of;
 use bailiwick_model::{
-    Act, Capability, Constraints, Decision, Digest, GrantId, Label, Millis, Reason, Request, Resource, Tag, TaskId,
-    Verb, Verdict,
+    Act, Capability, Code, Constraints, Decision, Digest, GrantId, Label, Millis, Reason, Request, Resource, Tag,
+    TaskId, Verb, Verdict,
 };
+
+use bailiwick_policy::FOUR_EYES;
 
 use crate::budget::Spent;
 use crate::grants::Taken;
@@ -40,6 +42,8 @@ pub struct Grant {
     pub against: Decision,
     /// The one request that it is for; none where the capability says what it covers.
     pub only: Option<Digest>,
+    /// Who gave it: each person once.
+    pub by: BTreeSet<String>,
     /// True when it outlives its task, and each use must be kept.
     pub(crate) is_kept: bool,
     /// How many uses are taken, in all tasks in which it holds.
@@ -54,6 +58,7 @@ impl Grant {
             capability,
             against,
             only: None,
+            by: BTreeSet::new(),
             is_kept: false,
             taken: Taken::default(),
         }
@@ -76,6 +81,18 @@ impl Grant {
         }
     }
 
+    /// Says who gave it.
+    #[must_use]
+    pub fn given_by(mut self, people: impl IntoIterator<Item = String>) -> Self {
+        self.by.extend(people);
+        self
+    }
+
+    /// True when it was given by two people of whom neither is the one whose task asks.
+    fn is_seen_by_four_eyes(&self, principal: &str) -> bool {
+        self.by.iter().filter(|name| *name != principal).count() >= FOUR_EYES
+    }
+
     fn covers(&self, request: &Request, now: Millis) -> bool {
         match &self.only {
             Some(digest) => !self.has_expired(now) && digest_of(request) == *digest,
@@ -92,8 +109,13 @@ impl Grant {
     }
 
     /// True when this grant covers the request and was given against every question that the decision asks: a grant
-    /// is no answer to a question that nobody saw.
-    pub fn answers(&self, request: &Request, decision: &Decision, now: Millis) -> bool {
+    /// is no answer to a question that nobody saw. What needs four eyes it answers where two people gave it, neither of them
+    /// the principal.
+    pub fn answers(&self, request: &Request, decision: &Decision, principal: &str, now: Millis) -> bool {
+        let needs_two = |reason: &Reason| is_ask(reason) && reason.code == Code::FourEyes;
+        if decision.reasons.iter().any(needs_two) && !self.is_seen_by_four_eyes(principal) {
+            return false;
+        }
         let asks = |decision: &Decision| decision.reasons.iter().any(is_ask);
         let seen = |ask: &Reason| {
             let same = |own: &Reason| is_ask(own) && own.code == ask.code && is_same(own, ask);
@@ -160,6 +182,8 @@ pub struct Used {
 pub struct Snapshot {
     /// The task.
     pub task: TaskId,
+    /// The accountable person.
+    pub principal: Arc<str>,
     /// What the answer is for.
     pub purpose: Purpose,
     /// What the task holds.
@@ -180,6 +204,8 @@ pub struct Snapshot {
     pub version: u64,
     /// True when someone is there who can be asked.
     pub approver_present: bool,
+    /// Who is there and watches.
+    pub approvers_present: Arc<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Snapshot {
@@ -187,6 +213,7 @@ impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")
             .field("task", &self.task)
+            .field("principal", &self.principal)
             .field("purpose", &self.purpose)
             .field("authority", &self.authority)
             .field("policy", &self.policy.digest())
@@ -197,6 +224,7 @@ impl fmt::Debug for Snapshot {
             .field("now", &self.now)
             .field("version", &self.version)
             .field("approver_present", &self.approver_present)
+            .field("approvers_present", &self.approvers_present)
             .finish()
     }
 }
@@ -206,6 +234,7 @@ impl Snapshot {
     pub fn of_rules(task: TaskId, policy: Arc<dyn Rules>, now: Millis, purpose: Purpose) -> Self {
         Self {
             task,
+            principal: Arc::from(""),
             purpose,
             authority: Arc::new(Authority::whole()),
             policy,
@@ -216,6 +245,7 @@ impl Snapshot {
             now,
             version: 0,
             approver_present: false,
+            approvers_present: Arc::default(),
         }
     }
 }

@@ -78,7 +78,7 @@ impl Mediator {
         // With nobody there, what would be asked is a no: names are shown all the same.
         [Verb::Read, Verb::Write]
             .into_iter()
-            .any(|verb| matches!(code(verb), Code::AskedByRule | Code::NobodyToAsk))
+            .any(|verb| matches!(code(verb), Code::AskedByRule | Code::FourEyes | Code::NobodyToAsk))
     }
 
     fn reading_is_denied(&self, request: &Request) -> bool {

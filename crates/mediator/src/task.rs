@@ -5,7 +5,7 @@
 //! record, but never while a record becomes durable. `state` guards the memory, is held for moments only and never
 //! while the log is called: what the log calls back takes only this one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiwick_authority::Authority;
@@ -26,7 +26,7 @@ pub(crate) const MAX_OPEN: usize = 65_536;
 pub(crate) struct Task {
     pub(crate) id: TaskId,
     pub(crate) parent: Option<TaskId>,
-    pub(crate) principal: String,
+    pub(crate) principal: Arc<str>,
     pub(crate) context: ContextId,
     pub(crate) command: Vec<String>,
     pub(crate) policy: Arc<dyn Rules>,
@@ -247,7 +247,7 @@ impl Task {
             id,
             state: Mutex::new(State::new(spec.label, &spec.authority, spec.grants)),
             parent: spec.parent,
-            principal: spec.principal,
+            principal: spec.principal.into(),
             context: spec.context,
             command: spec.command,
             policy: spec.policy,
@@ -259,7 +259,7 @@ impl Task {
         }
     }
 
-    pub(crate) fn snapshot(&self, now: Millis, purpose: Purpose) -> Snapshot {
+    pub(crate) fn snapshot(&self, now: Millis, purpose: Purpose, watching: Arc<BTreeSet<String>>) -> Snapshot {
         let state = self.state();
         let mut used = Arc::clone(&state.used);
         if !state.grants.is_empty() {
@@ -268,6 +268,7 @@ impl Task {
         }
         Snapshot {
             task: self.id,
+            principal: Arc::clone(&self.principal),
             purpose,
             authority: Arc::clone(&self.authority),
             policy: Arc::clone(&self.policy),
@@ -278,6 +279,7 @@ impl Task {
             now,
             version: state.version,
             approver_present: self.approver_present,
+            approvers_present: watching,
         }
     }
 }

@@ -49,6 +49,12 @@ codes! {
     BudgetSpent = "budget-spent",
     /// The rule that would allow it is used as often as it may be in this time.
     TooOften = "too-often",
+    /// It is outside the hours in which that may be done.
+    OutOfHours = "out-of-hours",
+    /// It is done only while somebody watches, and nobody does.
+    NobodyPresent = "nobody-present",
+    /// Two people must say yes to it.
+    FourEyes = "four-eyes",
     /// The task holds no capability that covers it.
     NoCapability = "no-capability",
     /// The task has ended, or never was.

@@ -51,6 +51,8 @@ impl GrantChange {
 pub enum Answered {
     /// A person said yes: a grant for just this request, once.
     Yes,
+    /// One of the two people who must say yes did; the question waits on.
+    Seconded,
     /// A person said no.
     No,
     /// A person wants to know more first: a no for now.
@@ -62,10 +64,22 @@ pub enum Answered {
 }
 
 impl Answered {
+    /// As a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::Seconded => "seconded",
+            Self::No => "no",
+            Self::More => "more",
+            Self::Lapsed => "lapsed",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+
     /// The code of the denial that follows; none for a yes, after which the request is decided again.
     pub fn refusal(self) -> Option<Code> {
         match self {
-            Self::Yes => None,
+            Self::Yes | Self::Seconded => None,
             Self::No => Some(Code::AnsweredNo),
             Self::More => Some(Code::TellMore),
             Self::Lapsed => Some(Code::QuestionLapsed),

@@ -14,6 +14,7 @@ use bailiwick_model::{
 };
 
 use crate::breadth::narrowness;
+use crate::oversight::Moment;
 use crate::policy::Policy;
 use crate::rule::{Rule, host_of};
 use crate::settings::names_a_stream;
@@ -23,12 +24,18 @@ impl Policy {
     pub fn evaluate(&self, request: &Request) -> Decision {
         let judge = || {
             let decision = self.decide(request, |request| self.satisfied(request));
-            self.with_secrets(request, decision)
+            let decision = self.with_secrets(request, decision);
+            self.settings().oversight.with_four_eyes(request, decision)
         };
         match &request.resource {
             Resource::Tree(tree) if request.arguments.is_empty() => self.trees().remember(&request.verb, tree, judge),
             _ => judge(),
         }
+    }
+
+    /// What hours, and who is there, say against a request: step 4 of a decision. `duties` is what the rules want of the gate.
+    pub fn conditions(&self, request: &Request, duties: &[Obligation], moment: Moment<'_>) -> Option<Decision> {
+        self.settings().oversight.conditions(request, duties, moment)
     }
 
     /// Decides with a given way to find the satisfied rules.
@@ -344,7 +351,7 @@ impl Policy {
 
 /// What else a request is: one that git sends is an act on a repository too, and the other way round. With true for those of
 /// which only denies count.
-fn other_views(request: &Request) -> Vec<(Request, bool)> {
+pub(crate) fn other_views(request: &Request) -> Vec<(Request, bool)> {
     let with = |verb, resource| Request {
         verb,
         resource,
@@ -419,7 +426,7 @@ fn outside(rule: &Rule, request: &Request) -> Reason {
     }
 }
 
-fn by_rule(rule: &Rule, code: Code) -> Reason {
+pub(crate) fn by_rule(rule: &Rule, code: Code) -> Reason {
     let does = match rule.effect {
         Verdict::Allow => "allows it",
         Verdict::Ask => "wants a person to say",

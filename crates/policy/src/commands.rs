@@ -112,9 +112,12 @@ impl Policy {
         }
         let mut names = BTreeSet::new();
         let told_apart = |rule: &&Rule| is_run(rule) && rule.effect != Verdict::Allow;
-        for rule in self.rules().iter().filter(told_apart) {
-            let ResourcePattern::Command(pattern) = &rule.act().resource else {
-                continue;
+        let watched = self.settings().oversight.watched();
+        for rule in self.rules().iter().filter(told_apart).chain(watched) {
+            let pattern = match &rule.act().resource {
+                ResourcePattern::Command(pattern) if rule.act().verb != VerbPattern::One(Verb::Broker) => pattern,
+                ResourcePattern::AnyCommand => return Judged::Everything,
+                _ => continue,
             };
             let name = match &pattern.program {
                 ProgramPattern::Name(name) => Some(name.as_str()),

@@ -33,6 +33,7 @@ pub(crate) const TOP: &[&str] = &[
     "fence",
     "limits",
     "profiles",
+    "oversight",
     "questions",
     "state",
     "broker",
@@ -48,11 +49,6 @@ const LATER: &[(&str, &str, &str)] = &[
     ),
     ("tool", "tools need the tool gate", "take the table out"),
     ("tag", "labels need the flow gates", "take the table out"),
-    (
-        "oversight",
-        "hours and approvers need the console",
-        "take the table out",
-    ),
     (
         "approver",
         "approvers that are programs need the question channel",
@@ -212,6 +208,7 @@ impl<'a> Reader<'a> {
                 "broker" => self.brokers(item, span),
                 "secret" => self.table(item, key, span, Self::secrets),
                 "questions" => self.table(item, key, span, Self::questions),
+                "oversight" => self.table(item, key, span, Self::oversight),
                 other => self.unknown_top(other, span),
             }
         }

@@ -254,6 +254,11 @@ impl Reader<'_> {
         }
     }
 
+    /// One whole act.
+    pub fn whole_act(&self, text: &str) -> Result<Act, (String, Option<String>)> {
+        self.act(Section::Top, text)
+    }
+
     fn act(&self, section: Section, text: &str) -> Result<Act, (String, Option<String>)> {
         let first = text.trim().split(' ').next().unwrap_or("");
         let said = |verb: &str| section != Section::Commands || matches!(verb, "run" | "broker");

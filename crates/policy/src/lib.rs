@@ -24,6 +24,7 @@ mod load;
 mod opened;
 mod outward;
 mod overlap;
+mod oversight;
 mod policy;
 mod preset;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use judge::asked_for;
 pub use load::{SourceFile, Sources, load, trust_digest};
 pub use outward::{Device, OutwardFault, Published};
 pub use overlap::{Overlap, OverlapKind};
+pub use oversight::{Closed, Days, FOUR_EYES, Hours, Moment, Oversight, Window, Zone, is_name};
 pub use policy::Policy;
 pub use preset::{agents, preset, profile, profile_for, toolchains};
 pub use rule::Rule;

@@ -274,7 +274,12 @@ impl<'a> Loader<'a> {
             // A mistake is one whether or not the rule holds yet.
             self.diagnostics.extend(overlap::dead_in(&file.rules));
             file.rules.retain(|rule| rule.effect == Verdict::Deny);
+            // What a trusted file has watched over stays so where another preset holds for a run: it only narrows.
+            let oversight = std::mem::take(&mut file.settings.oversight);
             file.settings = Settings::default();
+            if sources.project_trusted {
+                file.settings.oversight = oversight;
+            }
             file.secrets_named.clear();
         } else if file.extends.is_empty()
             && file.profiles.is_none()

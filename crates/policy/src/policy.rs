@@ -185,13 +185,14 @@ impl Policy {
         all.into_iter().filter(by_all).cloned().collect()
     }
 
-    /// The trees that some rule asks about, in any verb.
+    /// The trees that some rule asks about, in any verb, or that two people must say yes to.
     pub fn asked_candidates(&self) -> Vec<AbsPath> {
         let asks = self.rules.iter().filter(|rule| rule.effect == Verdict::Ask);
         asks.filter_map(|rule| match &rule.act().resource {
             ResourcePattern::Path(pattern) => pattern.as_tree(),
             _ => None,
         })
+        .chain(self.settings.oversight.asked_trees())
         .collect()
     }
 

@@ -8,10 +8,11 @@
 
 use bailiwick_gate::Reading;
 use bailiwick_model::{
-    ANY_PORT, Act, Capability, Host, HostPattern, Layer, Limits, Request, Resource, ResourcePattern, RuleRef, Scheme,
-    Verb, VerbPattern, Verdict,
+    ANY_PORT, Act, Capability, Code, Host, HostPattern, Layer, Limits, Reason, Request, Resource, ResourcePattern,
+    RuleRef, Scheme, Verb, VerbPattern, Verdict,
 };
 
+use crate::combine::by_rule;
 use crate::preset::is_registry;
 
 /// A rule in force.
@@ -34,6 +35,11 @@ impl Rule {
     /// The act that the rule is about.
     pub fn act(&self) -> &Act {
         &self.act
+    }
+
+    /// What a rule that asks says of each request that it asks about.
+    pub fn asks(&self) -> Reason {
+        by_rule(self, Code::AskedByRule)
     }
 
     /// The layer that the rule belongs to.

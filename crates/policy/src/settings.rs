@@ -13,6 +13,7 @@ use bailiwick_model::{
 use crate::broker::Broker;
 use crate::opened::opened;
 use crate::outward::{Device, Published};
+use crate::oversight::Oversight;
 use crate::rule::Rule;
 use crate::secret::Secret;
 
@@ -67,6 +68,8 @@ pub struct Settings {
     pub least_level: Option<Level>,
     /// True when every call that opens a file is to be held, by any layer.
     pub strict: bool,
+    /// Hours, who watches, four eyes and who may answer: of all layers.
+    pub oversight: Oversight,
     /// How long a question waits for its answer, in seconds: the least of all layers.
     pub ask_deadline: Option<u64>,
     /// The most memory, in bytes.
@@ -128,6 +131,7 @@ impl Settings {
         self.level = self.level.max(other.level);
         self.least_level = self.least_level.max(other.least_level);
         self.strict |= other.strict;
+        self.oversight.merge(other.oversight);
         self.ask_deadline = least(self.ask_deadline, other.ask_deadline);
         self.memory = least(self.memory, other.memory);
         self.processes = least(self.processes, other.processes);

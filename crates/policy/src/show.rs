@@ -48,6 +48,14 @@ impl Policy {
             }
             out.push('\n');
         }
+        let overseen = self.settings().oversight.lines();
+        if !overseen.is_empty() {
+            let _ = writeln!(out, "oversight (every layer's holds)");
+            for line in overseen {
+                let _ = writeln!(out, "  {line}");
+            }
+            out.push('\n');
+        }
         out
     }
 

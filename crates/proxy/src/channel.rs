@@ -14,7 +14,7 @@ use bailiwick_gate::{
     Client, ClientFault, FrameReader, GateKind, Outcome, Passed, Permit, Question, Redeemed, Refusal, Reply,
     Settlement, Spent, ToSign,
 };
-use bailiwick_model::{Code, Millis, Nonce, Request, SecretName, TaskId};
+use bailiwick_model::{Code, DecisionId, Millis, Nonce, Request, SecretName, TaskId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
@@ -51,6 +51,8 @@ enum Say {
         oneshot::Sender<Result<Redeemed, Refusal>>,
     ),
     Refused(Code, String, oneshot::Sender<Refusal>),
+    /// What the agent says about a question.
+    Tell(DecisionId, String),
 }
 
 /// Where an answer goes.
@@ -115,6 +117,11 @@ impl Channel {
             last,
         };
         Ok((channel, line.run(socket, said)))
+    }
+
+    /// Passes on what the agent has to say about a question.
+    pub(crate) fn tell(&self, question: DecisionId, words: String) {
+        let _ = self.say.send(Say::Tell(question, words));
     }
 
     /// The task on whose behalf the channel asks.
@@ -378,6 +385,12 @@ impl Line {
                 if let Some((call, frame)) = Self::sendable(self.client.redeem(nonce, &secret, sign))? {
                     self.out.extend(frame);
                     self.redeems.insert(call, answer);
+                }
+            }
+            Say::Tell(question, words) => {
+                // What does not fit into a frame is not said.
+                if let Ok(frame) = self.client.tell(question, &words) {
+                    self.out.extend(frame);
                 }
             }
             Say::Refused(code, what, answer) => {

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use bailiwick_gate::Refusal;
-use bailiwick_model::{Argument, Code, Host, Method, Request, Resource, Verb, argument};
+use bailiwick_model::{Argument, Code, DecisionId, Host, Method, Request, Resource, Verb, argument};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::upgrade::OnUpgrade;
@@ -25,7 +25,7 @@ use crate::channel::Effect;
 use crate::dial::{Asked, Gate, Reached};
 use crate::exchange::{Download, Passing, Tally, Upload};
 use crate::heads;
-use crate::last::OWN_HOST;
+use crate::last::{Last, OWN_HOST};
 use crate::limits;
 use crate::links::{After, Destination, Link, Unsent};
 use crate::push::{self, Received};
@@ -35,6 +35,9 @@ use crate::secrets::{Expected, Stopped};
 use crate::serve::Seat;
 use crate::tunnel::{Meter, Metered};
 use crate::upstream::UpstreamFault;
+
+/// Most bytes that are said about a question at once.
+const MAX_WORDS: usize = 4096;
 
 /// The body of an answer.
 pub(crate) type Body = BoxBody<Bytes, Broken>;
@@ -70,6 +73,24 @@ impl Gate {
         }
     }
 
+    /// Passes on what the agent has to say about a question.
+    async fn tell(&self, question: DecisionId, body: Option<Received>) -> Response<Body> {
+        let body = match body {
+            Some(body) => Limited::new(body, MAX_WORDS).collect().await.ok(),
+            None => None,
+        };
+        let words = body.and_then(|body| String::from_utf8(body.to_bytes().to_vec()).ok());
+        let mut response = Response::new(whole("said; a person who is asked sees it as your words\n"));
+        match words.filter(|words| !words.trim().is_empty()) {
+            Some(words) => self.channel.tell(question, words),
+            None => {
+                response = Response::new(whole("nothing was said: text is wanted, at most 4096 bytes\n"));
+                *response.status_mut() = StatusCode::BAD_REQUEST;
+            }
+        }
+        response
+    }
+
     async fn forward(
         self: &Arc<Self>,
         road: &Road,
@@ -85,6 +106,9 @@ impl Gate {
         };
         if matches!(road, Road::Proxy) && url.host.to_string() == OWN_HOST {
             self.channel.last.gathered().await;
+            if let Some(question) = Last::told_of(request.method(), &url.target()) {
+                return Ok(self.tell(question, body.take()).await);
+            }
             return Ok(self.channel.last.answer(request.method(), &url.target()));
         }
         let Some(method) = Method::parse(request.method().as_str()) else {

@@ -1,6 +1,7 @@
-//! What was refused last, for the agent to ask: codes and ids, so that it can tell a person which refusal it means.
+//! What was refused last, for the agent to ask: codes and ids, so that it can tell a person which refusal it means; and what it
+//! has to say about a question.
 //!
-//! Promises: P8 (nothing can be asked for or granted this way: it is read only). Trust: whoever asks is the agent. It
+//! Promises: P8 (nothing can be asked for or granted this way; words are shown to a person as the agent's own). Trust: whoever asks is the agent. It
 //! learns what each refusal told it already; nothing of the rules.
 
 use std::collections::VecDeque;
@@ -8,6 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bailiwick_gate::Refusal;
+use bailiwick_model::DecisionId;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Response, StatusCode};
 
@@ -65,9 +67,15 @@ impl Last {
         }
     }
 
+    /// The question that somebody has words about, by the path of the request; none for any other request.
+    pub(crate) fn told_of(method: &Method, path: &str) -> Option<DecisionId> {
+        let id = path.strip_prefix("/tell/").filter(|_| *method == Method::POST)?;
+        id.parse().ok()
+    }
+
     /// The answer to a request for the gate itself: at `/last`, the refusals as JSON, the last one first.
     pub(crate) fn answer(&self, method: &Method, path: &str) -> Response<Body> {
-        let mut response = Response::new(whole("ask for /last\n"));
+        let mut response = Response::new(whole("ask for /last, or post words to /tell/ID\n"));
         if *method != Method::GET || path != "/last" {
             *response.status_mut() = StatusCode::NOT_FOUND;
             return response;
@@ -75,7 +83,7 @@ impl Last {
         let kept = self.kept.lock().map(|kept| kept.clone()).unwrap_or_default();
         let lines = kept
             .iter()
-            .map(|refusal| serde_json::json!({ "code": refusal.code, "id": refusal.id }));
+            .map(|refusal| serde_json::json!({ "code": refusal.code, "id": refusal.id, "word": refusal.word }));
         let body = serde_json::json!({ "refused": lines.collect::<Vec<_>>() });
         *response.body_mut() = whole(format!("{body}\n"));
         let json = HeaderValue::from_static("application/json");
@@ -86,7 +94,7 @@ impl Last {
 
 #[cfg(test)]
 mod tests {
-    use bailiwick_model::{Code, DecisionId};
+    use bailiwick_model::Code;
 
     use super::*;
 
@@ -101,6 +109,15 @@ mod tests {
         assert_eq!(last.answer(&Method::GET, "/last").status(), StatusCode::OK);
         for (method, path) in [(Method::POST, "/last"), (Method::GET, "/"), (Method::GET, "/grant")] {
             assert_eq!(last.answer(&method, path).status(), StatusCode::NOT_FOUND);
+        }
+        let id = DecisionId([1; 6]);
+        assert_eq!(Last::told_of(&Method::POST, "/tell/010101010101"), Some(id));
+        for (method, path) in [
+            (Method::GET, "/tell/010101010101"),
+            (Method::POST, "/tell/0101"),
+            (Method::POST, "/answer/010101010101"),
+        ] {
+            assert_eq!(Last::told_of(&method, path), None);
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Refused {
     pub(crate) id: Option<DecisionId>,
     act: String,
     why: Option<String>,
+    /// What a person said with it.
+    word: Option<String>,
 }
 
 impl Refused {
@@ -31,6 +33,7 @@ impl Refused {
             id: Some(refusal.id),
             act: act.into(),
             why: None,
+            word: refusal.word,
         }
     }
 
@@ -41,6 +44,7 @@ impl Refused {
             id: None,
             act: act.into(),
             why: None,
+            word: None,
         }
     }
 
@@ -75,9 +79,15 @@ impl Refused {
         let act = plain(&self.act);
         let why = self.why.as_deref().map(|why| format!(": {}", plain(why)));
         let why = why.unwrap_or_default();
+        let word = self.word.as_deref().map(|word| format!(": {}", plain(word)));
+        let word = word.unwrap_or_default();
         match self.id {
+            Some(id) if self.code == Code::TellMore => format!(
+                "bailiwick refused {act}: {} ({id}){why}{word}\nhint: answer with `bailiwick tell {id} WORDS`, then try again\n",
+                self.code
+            ),
             Some(id) => format!(
-                "bailiwick refused {act}: {} ({id}){why}\nhint: a person can see why with `bailiwick explain {id}`\n",
+                "bailiwick refused {act}: {} ({id}){why}{word}\nhint: a person can see why with `bailiwick explain {id}`\n",
                 self.code
             ),
             None => format!("bailiwick refused {act}: {}{why}\n", self.code),

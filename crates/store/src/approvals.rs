@@ -95,7 +95,7 @@ pub(crate) fn grants(worker: &Worker) -> Result<Vec<GrantRow>, StoreFault> {
 }
 
 pub(crate) fn count(worker: &Worker, context: &ContextId, kind: &str, answer: Answered) -> Result<(), StoreFault> {
-    let (context, kind, answer) = (context.0.clone(), kind.to_owned(), word_of(answer));
+    let (context, kind, answer) = (context.0.clone(), kind.to_owned(), answer.as_str());
     worker.run(async move |connection| {
         let sql = "INSERT INTO liked (context, kind, answer, times) VALUES ($1, $2, $3, 1)
             ON CONFLICT (context, kind, answer) DO UPDATE SET times = liked.times + 1";
@@ -122,16 +122,6 @@ pub(crate) fn likes(worker: &Worker, context: &ContextId, kind: &str) -> Result<
         }
     }
     Ok(likes)
-}
-
-fn word_of(answer: Answered) -> &'static str {
-    match answer {
-        Answered::Yes => "yes",
-        Answered::No => "no",
-        Answered::More => "more",
-        Answered::Lapsed => "lapsed",
-        Answered::Withdrawn => "withdrawn",
-    }
 }
 
 fn count_of(number: u64) -> i64 {

@@ -4,8 +4,12 @@
 use std::sync::Arc;
 use std::thread;
 
-use bailiwick_gate::{Store, TaskRow, TaskState};
-use bailiwick_model::{ContextId, Digest, Millis, TaskId};
+use bailiwick_gate::desk::{Granted, Likes, Said, Scope, Terms};
+use bailiwick_gate::{GrantRow, Store, TaskRow, TaskState, Waiting};
+use bailiwick_model::{
+    AbsPath, Act, Anchors, Answered, Code, ContextId, Decision, DecisionId, Digest, GrantId, Millis, Request, Resource,
+    TaskId, Verb,
+};
 use bailiwick_store::SqliteStore;
 
 /// A place where a store can be opened, again and again.
@@ -112,6 +116,117 @@ fn two_at_once_see_and_keep_each_others_writes(place: &impl Place) {
     }
 }
 
+fn waiting(number: u8) -> Waiting {
+    let path = AbsPath::new("/p/it's \"one\"\n\u{202e}").unwrap();
+    let request = Request::new(TaskId([number; 8]), Verb::Write, Resource::File(path));
+    Waiting {
+        id: DecisionId([number; 6]),
+        digest: bailiwick_gate::digest_of(&request),
+        request,
+        against: Decision::deny(Code::AskedByRule, "a rule wants a person to say"),
+        since: Millis(u64::from(number)),
+        deadline: Millis(9),
+        context: ContextId("/p".into()),
+        command: vec!["claude".into()],
+        principal: "dana".into(),
+        words: vec![Said {
+            asked: Some("why?".into()),
+            answered: None,
+        }],
+        seconded: Vec::new(),
+        seconded_to: None,
+        approvers: None,
+        running: false,
+    }
+}
+
+fn questions_come_oldest_first_and_whole(place: &impl Place) {
+    let store = place.open();
+    for number in [3, 1, 2] {
+        store.put_question(&waiting(number)).unwrap();
+    }
+    let told = Waiting {
+        words: Vec::new(),
+        ..waiting(2)
+    };
+    store.put_question(&told).unwrap();
+    store.drop_question(DecisionId([1; 6])).unwrap();
+    store.drop_question(DecisionId([9; 6])).unwrap();
+    assert_eq!(store.questions().unwrap(), [told.clone(), waiting(3)]);
+    drop(store);
+    assert_eq!(place.open().questions().unwrap(), [told, waiting(3)]);
+}
+
+fn grant(number: u8) -> GrantRow {
+    let nowhere = Anchors {
+        root: None,
+        home: AbsPath::root(),
+    };
+    let acts = [
+        "write /a/b",
+        "run @exact git push 'a b' \\*",
+        "GET https://*.h.test/x/**",
+        "use secret:x",
+    ];
+    GrantRow {
+        granted: Granted {
+            id: GrantId([number; 6]),
+            sentence: "may change /a/b, at most 3 times, in this context".into(),
+            acts: acts.iter().map(|act| Act::parse(act, &nowhere).unwrap()).collect(),
+            terms: Terms {
+                count: Some(3),
+                until: Some(Millis(7)),
+                scope: Scope::Context,
+            },
+            used: 1,
+            task: None,
+            context: ContextId("/p".into()),
+            by: vec!["dana".into(), "eve".into()],
+            given: Millis(u64::from(number)),
+        },
+        only: None,
+        against: Decision::deny(Code::AskedByRule, "a rule wants a person to say").reasons,
+    }
+}
+
+fn p8_grants_are_read_back_as_they_were_given_with_their_uses(place: &impl Place) {
+    let store = place.open();
+    for number in [2, 1, 3] {
+        store.put_grant(&grant(number)).unwrap();
+    }
+    store.use_grant(GrantId([2; 6]), 3).unwrap();
+    store.use_grant(GrantId([2; 6]), 2).unwrap();
+    store.use_grant(GrantId([9; 6]), 2).unwrap();
+    store.drop_grant(GrantId([3; 6])).unwrap();
+    drop(store);
+    let mut used = grant(2);
+    used.granted.used = 3;
+    let store = place.open();
+    assert_eq!(store.grants().unwrap(), [grant(1), used.clone()]);
+    // One that is narrowed does not forget how often it was used.
+    store.put_grant(&grant(2)).unwrap();
+    assert_eq!(store.grants().unwrap(), [grant(1), used]);
+}
+
+fn the_like_is_counted_by_context(place: &impl Place) {
+    let store = place.open();
+    let (here, there) = (ContextId("/p".into()), ContextId("/q".into()));
+    for answer in [Answered::Yes, Answered::No, Answered::Yes, Answered::Lapsed] {
+        store.count(&here, "run git push", answer).unwrap();
+    }
+    let likes = |context, kind| store.likes(context, kind).unwrap();
+    assert_eq!(
+        likes(&here, "run git push"),
+        Likes {
+            asked: 4,
+            yes: 2,
+            no: 1
+        }
+    );
+    assert_eq!(likes(&there, "run git push"), Likes::default());
+    assert_eq!(likes(&here, "run git"), Likes::default());
+}
+
 fn put(store: &impl Store, row: &TaskRow) {
     store.put_task(row).unwrap();
 }
@@ -122,7 +237,8 @@ macro_rules! contract {
         mod $name {
             contract!(@each $place; p4_trust_is_for_one_content_of_one_file, tasks_come_newest_first_and_whole,
                 tasks_of_a_dead_daemon_are_marked_once, content_outlives_the_store_that_wrote_it,
-                two_at_once_see_and_keep_each_others_writes);
+                two_at_once_see_and_keep_each_others_writes, questions_come_oldest_first_and_whole,
+                p8_grants_are_read_back_as_they_were_given_with_their_uses, the_like_is_counted_by_context);
         }
     };
     (@each $place:expr; $($part:ident),*) => {

@@ -4,15 +4,17 @@
 //! that act, once).
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bailiwick_gate::desk::{Answer, Asked, Desk as _, DeskFault};
-use bailiwick_model::Millis;
+use bailiwick_gate::Clock;
+use bailiwick_gate::desk::{Answer, Asked, Desk as _, DeskFault, Offer, Scope};
+use bailiwick_model::{Answered, Millis};
 
 use crate::cli::ApproveArgs;
+use crate::daemon::SteadyClock;
 use crate::desk::{PathDesk, person};
 use crate::failure::{Done, Exit, Failure};
 use crate::places::Places;
+use crate::terms;
 use bailiwick_model::visible;
 
 /// What stands before the id of a question.
@@ -34,30 +36,67 @@ pub fn run(args: &ApproveArgs) -> Done {
         return list(&all, args.json);
     };
     let waiting = among(&all, wanted)?;
-    let answer = match args.no {
-        true => Some(Answer::No { word: None }),
-        false => Answer::once(waiting),
-    };
-    let answer = answer.ok_or_else(|| {
-        Failure::usage("a yes to this cannot be said as an act for the next task")
-            .hint("its task has ended: start it again, and answer then")
-    })?;
-    desk.answer(waiting.id, &answer, &person()).map_err(failed)?;
+    let answer = answer(args, waiting)?;
+    let closed = desk.answer(waiting.id, &answer, &person()).map_err(failed)?;
     if args.json {
+        let answered = closed.answer.map(Answered::as_str);
         tellln!(
             "{}",
-            serde_json::json!({ "answered": if args.no { "no" } else { "yes" }, "question": waiting })
+            serde_json::json!({ "answered": answered, "question": waiting, "grant": closed.grant, "released": closed.released })
         );
-    } else if args.no {
-        tellln!("no: {}", waiting.act);
-    } else {
-        tellln!("yes, once: {}", waiting.act);
+        return Ok(ExitCode::SUCCESS);
+    }
+    match (&answer, &closed.grant) {
+        (Answer::No { .. }, _) => tellln!("no: {}", waiting.act),
+        (Answer::More { .. }, _) => tellln!("more is to be told first: {}", waiting.act),
+        (Answer::Yes { .. }, None) => tellln!("yes, and one more is needed: {}", waiting.act),
+        (Answer::Yes { offer, .. }, Some(grant)) => {
+            let is_request = waiting.offers.get(*offer).is_some_and(Offer::is_request);
+            if is_request {
+                tellln!("yes, once: {}", waiting.act);
+            } else {
+                tellln!("yes: {} (grant {})", grant.sentence, grant.id);
+            }
+        }
+    }
+    if closed.released > 0 {
+        tellln!("other questions that this answered as well: {}", closed.released);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn failed(fault: DeskFault) -> Failure {
     Failure::fault(fault.to_string())
+}
+
+fn answer(args: &ApproveArgs, waiting: &Asked) -> Result<Answer, Failure> {
+    if args.no {
+        return Ok(Answer::No {
+            word: args.word.clone(),
+        });
+    }
+    if let Some(word) = args.more.clone() {
+        return Ok(Answer::More { word });
+    }
+    let Some(offer) = args.offer else {
+        let in_terms = args.terms.times.is_some() || args.terms.span.is_some() || args.terms.until.is_some();
+        if in_terms {
+            return Err(Failure::usage(
+                "how often and how long go with `--offer N`: the request itself is granted once",
+            )
+            .hint("`bailiwick approve` lists the offers with their numbers"));
+        }
+        return Answer::once(waiting).ok_or_else(|| {
+            Failure::usage("a yes to this cannot be said as an act for the next task")
+                .hint("its task has ended: start it again, and answer then")
+        });
+    };
+    let usual = if waiting.running { Scope::Task } else { Scope::Context };
+    let terms = terms::read(&args.terms, args.scope.unwrap_or(usual), now())?;
+    Answer::yes(waiting, offer, terms).ok_or_else(|| {
+        Failure::usage(format!("there is no offer {offer}"))
+            .hint("`bailiwick approve` lists the offers with their numbers")
+    })
 }
 
 fn unknown(wanted: &str) -> Failure {
@@ -100,9 +139,44 @@ fn list(all: &[Asked], json: bool) -> Done {
         for line in &one.because {
             tellln!("    {line}");
         }
+        for detail in &one.details {
+            if let Some(mind) = &detail.mind {
+                tellln!("    mind the {}: {mind}", detail.name);
+            }
+        }
+        for said in &one.words {
+            if let Some(asked) = &said.asked {
+                tellln!("    you wanted to know: {asked}");
+            }
+            if let Some(answered) = &said.answered {
+                tellln!("    the agent says (its own words): {answered}");
+            }
+        }
+        for name in &one.seconded {
+            tellln!("    {name} has said yes; one more is needed");
+        }
+        for (number, offer) in one.offers.iter().enumerate() {
+            match offer.is_request() {
+                true => tellln!("    offer {number}: {}, once", offer.says),
+                false => tellln!("    offer {number}: {}", offer.says),
+            }
+        }
+        if let Some(rule) = &one.rule {
+            tellln!(
+                "    the like had {} yeses: a rule would answer it: {rule}",
+                one.likes.yes
+            );
+        }
+        let task = match one.running {
+            true => format!("task {}", one.task),
+            false => format!(
+                "task {}, which has ended: a yes is for the next one of {}",
+                one.task,
+                visible(&one.context.0)
+            ),
+        };
         tellln!(
-            "    task {}, waits since {}, no in {}",
-            one.task,
+            "    {task}, waits since {}, no in {}",
             span(now.0.saturating_sub(one.since.0)),
             span(one.deadline.0.saturating_sub(now.0))
         );
@@ -111,8 +185,7 @@ fn list(all: &[Asked], json: bool) -> Done {
 }
 
 fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Clock::now(&SteadyClock::default())
 }
 
 fn span(millis: u64) -> String {

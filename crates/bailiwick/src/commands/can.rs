@@ -5,8 +5,11 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use bailiwick_gate::desk::Granted;
 use bailiwick_gate::{Reading as _, Start};
-use bailiwick_model::{AbsPath, Host, HttpUrl, Request, Resource, Scheme, SecretName, TaskId, Verb, Verdict, words_of};
+use bailiwick_model::{
+    AbsPath, Decision, Host, HttpUrl, Request, Resource, Scheme, SecretName, TaskId, Verb, Verdict, words_of,
+};
 use bailiwick_policy::Policy;
 
 use crate::advice;
@@ -14,7 +17,9 @@ use crate::cli::CanArgs;
 use crate::context::Context;
 use crate::failure::{Done, Exit, Failure};
 use crate::line::{Judged, answer, judge, strictest};
+use crate::link::Link;
 use crate::places::Places;
+use crate::protocol::{PersonAnswer, PersonCall};
 use bailiwick_model::visible;
 
 /// Which verbs there are.
@@ -40,17 +45,48 @@ pub fn run(args: &CanArgs) -> Done {
         None => read(&args.act, &here, &places.home, &context.root, &policy)?,
     };
     let decision = answer(&policy, &request);
+    let granted = granted(&places, &context, &request, &decision);
     if args.json {
-        let answer =
-            serde_json::json!({ "request": request, "decision": decision, "root": context.root, "note": note });
+        let answer = serde_json::json!({
+            "request": request,
+            "decision": decision,
+            "root": context.root,
+            "note": note,
+            "granted": granted,
+        });
         tellln!("{answer}");
     } else {
         crate::talk::tell(&advice::told(&request, &decision, &context.root));
+        if let Some(granted) = &granted {
+            tellln!("yes, by grant {}: {}", granted.id, visible(&granted.sentence));
+        }
         if let Some(note) = note {
             tellln!("  note: {}", bailiwick_model::visible(&note));
         }
     }
-    Ok(ended(decision.verdict))
+    Ok(if granted.is_some() {
+        ExitCode::SUCCESS
+    } else {
+        ended(decision.verdict)
+    })
+}
+
+/// The grant that answers what is asked, where the daemon that runs knows one.
+fn granted(places: &Places, context: &Context, request: &Request, decision: &Decision) -> Option<Granted> {
+    if decision.verdict != Verdict::Ask {
+        return None;
+    }
+    let mut link = Link::to_running(places).ok()??;
+    let call = PersonCall::Covered {
+        context: context.id(),
+        request: Box::new(request.clone()),
+        decision: Box::new(decision.clone()),
+    };
+    link.say(&call).ok()?;
+    match link.hear().ok()? {
+        PersonAnswer::Granted(Ok(granted)) => granted.map(|granted| *granted),
+        _ => None,
+    }
 }
 
 /// A command that is to run outside, as a request.
@@ -77,7 +113,18 @@ fn ended(verdict: Verdict) -> ExitCode {
 
 /// Answers about a command, or a line of several: each part by itself, and the strictest for all.
 fn line(args: &CanArgs, text: &str, context: &Context, policy: &Arc<Policy>, here: &AbsPath, home: &AbsPath) -> Done {
-    let parts = judge(policy, &context.grammars()?, text, here, home);
+    let places = Places::find()?;
+    let mut parts = judge(policy, &context.grammars()?, text, here, home);
+    let mut by_grants = Vec::new();
+    for part in &mut parts {
+        let grant = part.request.as_ref();
+        let grant = grant.and_then(|request| granted(&places, context, request, &part.decision));
+        if let Some(grant) = grant {
+            part.decision.verdict = Verdict::Allow;
+            part.decision.code = bailiwick_model::Code::AllowedByGrant;
+            by_grants.push(grant);
+        }
+    }
     let Some(strictest) = strictest(&parts) else {
         return Err(Failure::usage(format!("`{text}` starts nothing")).hint("write a command, as in `run git push`"));
     };
@@ -92,6 +139,9 @@ fn line(args: &CanArgs, text: &str, context: &Context, policy: &Arc<Policy>, her
         });
         tellln!("{answer}");
     } else {
+        for grant in &by_grants {
+            tellln!("granted ({}): {}", grant.id, visible(&grant.sentence));
+        }
         for part in &parts {
             let told = match &part.request {
                 Some(request) => advice::told(request, &part.decision, &context.root),

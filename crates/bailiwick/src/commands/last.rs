@@ -58,9 +58,19 @@ fn inside(args: &LastArgs) -> Done {
     }
     let text = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     for one in &refused {
-        tellln!("{} {}", text(one, "code"), text(one, "id"));
+        let word = text(one, "word");
+        let word = if word.is_empty() {
+            word
+        } else {
+            format!(": {}", visible(&word))
+        };
+        tellln!("{} {}{word}", text(one, "code"), text(one, "id"));
     }
     match refused.first() {
+        Some(last) if text(last, "code") == Code::TellMore.as_str() => talkln!(
+            "hint: a person wants to know more: answer with `bailiwick tell {} WORDS`, then try again",
+            text(last, "id")
+        ),
         None => talkln!("nothing was refused that is on record; a file that is not there was not granted"),
         Some(last) => talkln!(
             "hint: ask the person who started you: outside, `bailiwick explain {}` says why, and what would change it",
@@ -79,18 +89,31 @@ fn gate_port() -> u16 {
 
 /// Asks the gate.
 fn asked() -> std::io::Result<Value> {
+    let body = to_gate("GET /last", "")?;
+    serde_json::from_str(&body).map_err(|_| unread())
+}
+
+/// Says something to the gate from inside: the body of its answer.
+pub fn to_gate(what: &str, body: &str) -> std::io::Result<String> {
+    let (method, path) = what.split_once(' ').ok_or_else(unread)?;
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, gate_port()))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let request = format!("GET http://{OWN_HOST}/last HTTP/1.1\r\nHost: {OWN_HOST}\r\nConnection: close\r\n\r\n");
+    let length = body.len();
+    let request = format!(
+        "{method} http://{OWN_HOST}{path} HTTP/1.1\r\nHost: {OWN_HOST}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes())?;
     let mut text = String::new();
     stream.take(LONGEST).read_to_string(&mut text)?;
-    let odd = || std::io::Error::other("its answer cannot be read");
-    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(odd)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(unread)?;
     if !head.starts_with("HTTP/1.1 200 ") {
-        return Err(odd());
+        return Err(std::io::Error::other(visible(body.trim())));
     }
-    serde_json::from_str(body).map_err(|_| odd())
+    Ok(body.to_owned())
+}
+
+fn unread() -> std::io::Error {
+    std::io::Error::other("its answer cannot be read")
 }
 
 fn outside(args: &LastArgs) -> Done {

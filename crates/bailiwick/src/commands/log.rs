@@ -155,6 +155,7 @@ fn sentence(event: &Event) -> String {
             let by = principal.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
             let answer = match answer {
                 Answered::Yes => "yes",
+                Answered::Seconded => "yes, as one of two",
                 Answered::No => "no",
                 Answered::More => "more is to be told first",
                 Answered::Lapsed => "no answer in time",

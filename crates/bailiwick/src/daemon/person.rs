@@ -65,6 +65,23 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
                 channel.send(&PersonAnswer::Closed(closed.map(Box::new)), &[])?;
             }
             PersonCall::Grants => channel.send(&PersonAnswer::Grants(daemon.mediator.granted()), &[])?,
+            PersonCall::Grant { directory, act, terms } => {
+                let granted = questions::grant_by_hand(daemon, &directory, &act, terms);
+                channel.send(
+                    &PersonAnswer::Granted(granted.map(|granted| Some(Box::new(granted)))),
+                    &[],
+                )?;
+            }
+            PersonCall::Covered {
+                context,
+                request,
+                decision,
+            } => {
+                let by = daemon
+                    .mediator
+                    .answered_by(&context, &request, &decision, &task::principal());
+                channel.send(&PersonAnswer::Granted(Ok(by.map(Box::new))), &[])?;
+            }
             PersonCall::Narrow { grant, terms, by } => {
                 let by = by.unwrap_or_else(questions::person);
                 let narrowed = daemon.mediator.narrow(grant, &terms, &by);

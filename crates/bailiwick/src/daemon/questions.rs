@@ -9,12 +9,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::desk::{Approver, Known};
+use bailiwick_gate::desk::{Approver, DeskFault, Granted, Known, Terms};
 use bailiwick_gate::{Store, Waiting};
 use bailiwick_mediator::Watcher;
-use bailiwick_model::{DecisionId, Nonce, TaskId};
+use bailiwick_model::{AbsPath, Act, Anchors, DecisionId, Nonce, TaskId, Verdict};
 
 use super::{Daemon, lock, task};
+use crate::context::Context;
 use crate::protocol::PersonAnswer;
 
 /// Most changes that wait to be kept and told; past that a question stands in the list only, until it changes again.
@@ -186,6 +187,25 @@ fn tell_attending(daemon: &Daemon, told: &Receiver<Box<Waiting>>) {
             handle.attendance.say(&PersonAnswer::Waits(Box::new(asked)));
         }
     }
+}
+
+/// Gives a grant for the tasks of a folder's context, against what its rules would ask.
+pub fn grant_by_hand(daemon: &Arc<Daemon>, directory: &AbsPath, act: &str, terms: Terms) -> Result<Granted, DeskFault> {
+    let refused = |failure: crate::failure::Failure| DeskFault::Refused(failure.message);
+    let context = Context::find(directory, &daemon.places, None, Some(daemon.store.as_ref())).map_err(refused)?;
+    let policy = daemon.compile(&context).map_err(refused)?;
+    if policy.settings().oversight.names_approvers() {
+        let why = "rules name who may say yes here: that is asked, and answered by them";
+        return Err(DeskFault::Refused(why.into()));
+    }
+    let anchors = Anchors {
+        root: Some(context.root.clone()),
+        home: daemon.places.home.clone(),
+    };
+    let act = Act::parse(act, &anchors).map_err(|fault| DeskFault::Refused(fault.to_string()))?;
+    let asks = policy.rules().iter().filter(|rule| rule.effect == Verdict::Ask);
+    let asks = asks.map(|rule| (rule.act().clone(), rule.asks())).collect();
+    daemon.mediator.grant_by_hand(context.id(), act, asks, terms, &person())
 }
 
 /// The person whose daemon this is.

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::{Client, FrameReader, GateKind, Outcome, Passed, Reply, Settlement};
+use bailiwick_gate::{Client, FrameReader, GateKind, Outcome, Passed, Refusal, Reply, Settlement};
 use bailiwick_model::{Nonce, Request, Resource, TaskId, Verb};
 
 use super::lock;
@@ -47,10 +47,10 @@ struct State {
 }
 
 /// Why something may not go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum No {
-    /// The mediator says so, or cannot be asked.
-    Denied,
+    /// The mediator says so; without a refusal where it cannot be asked.
+    Denied(Option<Refusal>),
     /// Whoever asked has gone, or has been called away.
     Gone,
 }
@@ -165,7 +165,7 @@ impl Line {
 
     /// Asks, and waits for the answer while `waits` says that the caller does.
     pub(super) fn ask(&self, request: &Request, waits: impl Fn() -> bool) -> Result<Leave, No> {
-        let (call, told) = self.begin(request, true).ok_or(No::Denied)?;
+        let (call, told) = self.begin(request, true).ok_or(No::Denied(None))?;
         let begun = Instant::now();
         loop {
             match told.recv_timeout(PAUSE) {
@@ -175,12 +175,13 @@ impl Line {
                         Ok(spent) => Ok(Leave(spent.nonce())),
                         Err(fault) => {
                             self.settle(Leave(nonce), false, &fault.to_string());
-                            Err(No::Denied)
+                            Err(No::Denied(None))
                         }
                     };
                 }
-                Ok(Outcome::Ask(_) | Outcome::Deny(_)) | Err(RecvTimeoutError::Disconnected) => return Err(No::Denied),
-                Err(RecvTimeoutError::Timeout) if begun.elapsed() > PATIENCE => return Err(No::Denied),
+                Ok(Outcome::Deny(refusal)) => return Err(No::Denied(Some(refusal))),
+                Ok(Outcome::Ask(_)) | Err(RecvTimeoutError::Disconnected) => return Err(No::Denied(None)),
+                Err(RecvTimeoutError::Timeout) if begun.elapsed() > PATIENCE => return Err(No::Denied(None)),
                 Err(RecvTimeoutError::Timeout) if !waits() => {
                     self.withdraw(call);
                     return Err(No::Gone);

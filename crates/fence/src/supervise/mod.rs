@@ -21,6 +21,7 @@ mod repositories;
 pub(crate) mod scope;
 mod sockets;
 pub(crate) mod start;
+mod telling;
 mod terminals;
 mod walk;
 
@@ -112,6 +113,8 @@ pub(crate) struct Supervisor {
     line: Option<Arc<Line>>,
     /// Commands that run outside, where there are some.
     outside: Option<Arc<outside::Outside>>,
+    /// What was refused to which thread, and told it.
+    told: Mutex<telling::Told>,
 }
 
 /// What comes of a call.
@@ -157,6 +160,7 @@ impl Supervisor {
             begun: AtomicBool::new(false),
             line,
             outside,
+            told: Mutex::default(),
         });
         for _ in 0..WORKERS {
             supervisor.add_worker()?;

@@ -330,7 +330,10 @@ impl Supervisor {
         let ask = |start: &Start| {
             let request = line.request(Verb::Run, self.charge.reading.read(start));
             line.ask(&request, || self.waits(id)).map_err(|no| match no {
-                No::Denied => Errno::ACCESS,
+                No::Denied(refusal) => {
+                    self.tell_refused(caller.held.thread, &request, refusal.as_ref());
+                    Errno::ACCESS
+                }
                 No::Gone => Errno::INTR,
             })
         };
@@ -375,8 +378,9 @@ impl Supervisor {
             return Err(Errno::ACCESS);
         }
         let leave = line.ask(&request, || self.waits(id)).map_err(|no| match no {
-            No::Denied => {
+            No::Denied(refusal) => {
                 outside.keep_refused(thread, &request);
+                self.tell_refused(thread, &request, refusal.as_ref());
                 Errno::ACCESS
             }
             No::Gone => Errno::INTR,

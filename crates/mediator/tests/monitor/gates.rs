@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::house::{House, Mood, SocketGate, TASK, act, dry, plain_rules, request, says, settlement, spec};
 use bailiwick_gate::{Mediator, Outcome, Passed, Permit, PermitFault, Settlement, digest_of, encode};
 use bailiwick_mediator::{Grant, TaskSpec};
+use bailiwick_model::GrantId;
 use bailiwick_model::{
     Capability, Code, Constraints, Durability, Event, Label, Nonce, Obligation, Request, Tag, TaskId, Verdict,
 };
@@ -211,7 +212,7 @@ fn writing_granted(count: Option<u64>) -> TaskSpec {
         },
     };
     TaskSpec {
-        grants: vec![Grant::of(capability, says(Verdict::Ask, 2))],
+        grants: vec![Grant::of(GrantId([1; 6]), capability, says(Verdict::Ask, 2))],
         ..plain()
     }
 }

@@ -1,19 +1,21 @@
 //! What the tests share: a log in memory that can fail, a clock that stands, rules in a closure, and a gate that talks
 //! over a real socket.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bailiwick_gate::desk::Likes;
 use bailiwick_gate::{
-    Client, Clock, FrameReader, GateKind, Ledger, LedgerFault, Outcome, Passed, Pending, Random, Receipt, Refusal,
-    Reply, Settlement,
+    Client, Clock, FrameReader, GateKind, GrantRow, Ledger, LedgerFault, Outcome, Passed, Pending, Random, Receipt,
+    Refusal, Reply, Settlement, Store, StoreFault, TaskRow, Waiting,
 };
 use bailiwick_mediator::{Mediator, Rules, Session, TaskSpec};
 use bailiwick_model::{
-    AbsPath, Act, Anchors, Code, Command, ContextId, Decision, DecisionId, Digest, Durability, Event, Host, HttpUrl,
-    Layer, Millis, Reason, Record, Request, Resource, RuleRef, TaskId, Verb, Verdict,
+    AbsPath, Act, Anchors, Answered, Code, Command, ContextId, Decision, DecisionId, Digest, Durability, Event,
+    GrantId, Host, HttpUrl, Layer, Millis, Reason, Record, Request, Resource, RuleRef, TaskId, Verb, Verdict,
 };
 
 /// How the log behaves.
@@ -102,6 +104,69 @@ impl Ledger for MemoryLedger {
     }
 }
 
+/// What outlives a mediator, in memory.
+#[derive(Default)]
+pub struct MemoryStore {
+    pub given: Mutex<BTreeMap<GrantId, GrantRow>>,
+    counts: Mutex<BTreeMap<(ContextId, String), Likes>>,
+}
+
+impl Store for MemoryStore {
+    fn is_trusted(&self, _: &str, _: &Digest) -> Result<bool, StoreFault> {
+        Ok(false)
+    }
+    fn trust(&self, _: &str, _: &Digest, _: bool, _: Millis) -> Result<(), StoreFault> {
+        Ok(())
+    }
+    fn put_task(&self, _: &TaskRow) -> Result<(), StoreFault> {
+        Ok(())
+    }
+    fn tasks(&self, _: u32) -> Result<Vec<TaskRow>, StoreFault> {
+        Ok(Vec::new())
+    }
+    fn mark_lost(&self, _: Millis) -> Result<u64, StoreFault> {
+        Ok(0)
+    }
+    fn put_question(&self, _: &Waiting) -> Result<(), StoreFault> {
+        Ok(())
+    }
+    fn drop_question(&self, _: DecisionId) -> Result<(), StoreFault> {
+        Ok(())
+    }
+    fn questions(&self) -> Result<Vec<Waiting>, StoreFault> {
+        Ok(Vec::new())
+    }
+    fn put_grant(&self, row: &GrantRow) -> Result<(), StoreFault> {
+        self.given.lock().unwrap().insert(row.granted.id, row.clone());
+        Ok(())
+    }
+    fn use_grant(&self, id: GrantId, used: u64) -> Result<(), StoreFault> {
+        if let Some(row) = self.given.lock().unwrap().get_mut(&id) {
+            row.granted.used = row.granted.used.max(used);
+        }
+        Ok(())
+    }
+    fn drop_grant(&self, id: GrantId) -> Result<(), StoreFault> {
+        self.given.lock().unwrap().remove(&id);
+        Ok(())
+    }
+    fn grants(&self) -> Result<Vec<GrantRow>, StoreFault> {
+        Ok(self.given.lock().unwrap().values().cloned().collect())
+    }
+    fn count(&self, context: &ContextId, kind: &str, answer: Answered) -> Result<(), StoreFault> {
+        let mut counts = self.counts.lock().unwrap();
+        let likes = counts.entry((context.clone(), kind.into())).or_default();
+        likes.asked += 1;
+        likes.yes += u64::from(answer == Answered::Yes);
+        likes.no += u64::from(answer == Answered::No);
+        Ok(())
+    }
+    fn likes(&self, context: &ContextId, kind: &str) -> Result<Likes, StoreFault> {
+        let counts = self.counts.lock().unwrap();
+        Ok(counts.get(&(context.clone(), kind.into())).copied().unwrap_or_default())
+    }
+}
+
 #[derive(Default)]
 pub struct StandingClock(pub AtomicU64);
 
@@ -173,7 +238,7 @@ pub fn says(verdict: Verdict, line: u32) -> Decision {
         file: "bailiwick.toml".into(),
         line,
         column: 1,
-        act: "read /a".into(),
+        act: format!("read /of/line/{line}"),
     };
     Decision {
         verdict,
@@ -259,9 +324,14 @@ pub fn spec(policy: Arc<dyn Rules>) -> TaskSpec {
 
 impl House {
     pub fn new(spec: TaskSpec) -> Self {
+        Self::keeping(spec, Arc::default())
+    }
+
+    pub fn keeping(spec: TaskSpec, store: Arc<MemoryStore>) -> Self {
         let (ledger, clock) = (Arc::<MemoryLedger>::default(), Arc::<StandingClock>::default());
         clock.0.store(1_000_000, Ordering::SeqCst);
-        let mediator = Mediator::new(ledger.clone(), clock.clone(), Arc::<Numbers>::default());
+        let mediator = Mediator::new(ledger.clone(), clock.clone(), Arc::<Numbers>::default()).keeping(store);
+        mediator.take_up_grants().unwrap();
         mediator.begin(spec).unwrap();
         mediator.started(TASK, vec!["namespace".into()]).unwrap();
         Self {

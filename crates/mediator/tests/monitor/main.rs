@@ -10,9 +10,11 @@
 mod budgets;
 mod differential;
 mod gates;
+mod grants;
 mod house;
 mod properties;
 mod questions;
 mod redeem;
 mod standing;
+mod talking;
 mod vectors;

@@ -7,6 +7,7 @@ use crate::house::{House, Mood, Saying, TASK, act, dry, says, settlement, spec};
 use bailiwick_authority::Authority;
 use bailiwick_gate::{Mediator as _, Outcome};
 use bailiwick_mediator::{Clearances, Grant, Purpose, Snapshot, TaskSpec, Used, decide};
+use bailiwick_model::GrantId;
 use bailiwick_model::{
     Capability, Code, Constraints, Decision, Event, Label, Millis, Obligation, Request, Tag, TaskId, Verdict,
 };
@@ -94,7 +95,7 @@ fn snapshots() -> impl Strategy<Value = Snapshot> {
                 for (tag, to) in clearances {
                     cleared.may_reach(Tag::parse(&tag).unwrap(), act(to));
                 }
-                let against = |(capability, line)| Grant::of(capability, says(Verdict::Ask, line));
+                let against = |(capability, line)| Grant::of(GrantId([1; 6]), capability, says(Verdict::Ask, line));
                 let policy = Saying::new(move |_| says(verdict, line));
                 Snapshot {
                     authority: Arc::new(authority),
@@ -215,7 +216,7 @@ proptest! {
         };
         let asks = says(Verdict::Ask, 1);
         let rules = { let asks = asks.clone(); Saying::new(move |_| asks.clone()) };
-        let house = House::new(TaskSpec { grants: vec![Grant::of(capability, asks)], ..spec(rules) });
+        let house = House::new(TaskSpec { grants: vec![Grant::of(GrantId([1; 6]), capability, asks)], ..spec(rules) });
         let (mut mood, mut open, mut done, mut lost) = (Mood::Works, Vec::new(), 0u64, 0u64);
         for step in moves {
             match step {

@@ -1,7 +1,8 @@
 //! Decisions as data: `vectors/decide/*.toml` at the top of the repository, readable without Rust.
 //!
 //! A file holds rules and cases. `loads = false`: the rules must not load. `verdict = "unreadable"`: what is asked can
-//! be brought to no request. The project's root is `/p`, the home `/home/dana`.
+//! be brought to no request. `now` is the time of the decision (without it 1970), `watching` who is there and watches, `by` who
+//! gave a grant; the principal is `dana`. The project's root is `/p`, the home `/home/dana`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,6 +13,7 @@ use bailiwick_authority::Authority;
 use bailiwick_commands::Grammars;
 use bailiwick_gate::{Reading, Start};
 use bailiwick_mediator::{Clearances, Grant, Purpose, Rules, Snapshot, decide};
+use bailiwick_model::GrantId;
 use bailiwick_model::{
     AbsPath, Act, Anchors, Argument, Capability, Host, HttpUrl, Label, Millis, Obligation, Request, Resource, Tag,
     Verb, argument, words_of,
@@ -55,6 +57,9 @@ struct Case {
     purpose: Asking,
     #[serde(default)]
     approver: bool,
+    now: Option<toml_edit::Datetime>,
+    #[serde(default)]
+    watching: Vec<String>,
     holds: Option<Vec<String>>,
     #[serde(default)]
     label: Vec<String>,
@@ -72,6 +77,28 @@ struct Case {
 struct Granted {
     act: String,
     against: String,
+    #[serde(default)]
+    by: Vec<String>,
+}
+
+/// Milliseconds since 1970 of a time with an offset.
+fn millis(time: &toml_edit::Datetime) -> Option<Millis> {
+    let (date, clock) = (time.date?, time.time?);
+    let toml_edit::Offset::Custom { minutes } = time.offset? else {
+        return None;
+    };
+    // The number of days, in the calendar of the Gregorian rule (Hinnant, days_from_civil).
+    let (month, day) = (i64::from(date.month), i64::from(date.day));
+    let year = i64::from(date.year) - i64::from(month <= 2);
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+    let seconds = days * 86_400
+        + i64::from(clock.hour) * 3600
+        + i64::from(clock.minute) * 60
+        + i64::from(clock.second.unwrap_or(0))
+        - i64::from(minutes) * 60;
+    u64::try_from(seconds).ok().map(|seconds| Millis(seconds * 1000))
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
@@ -201,8 +228,14 @@ fn snapshot(case: &Case, policy: Arc<dyn Rules>) -> Snapshot {
         Asking::Effect => Purpose::Effect,
         Asking::Question => Purpose::Question,
     };
-    let mut state = Snapshot::of_rules(TASK, policy.clone(), Millis(0), purpose);
+    let now = case
+        .now
+        .as_ref()
+        .map_or(Millis(0), |time| millis(time).expect("a time with an offset"));
+    let mut state = Snapshot::of_rules(TASK, policy.clone(), now, purpose);
     state.approver_present = case.approver;
+    state.principal = "dana".into();
+    state.approvers_present = Arc::new(case.watching.iter().cloned().collect());
     if let Some(held) = &case.holds {
         let held = held.iter().map(|text| Capability::of(act(text))).collect();
         state.authority = Arc::new(Authority::of(held));
@@ -219,11 +252,12 @@ fn snapshot(case: &Case, policy: Arc<dyn Rules>) -> Snapshot {
     }
     state.clearances = Arc::new(clearances);
     if let Some(granted) = &case.granted {
-        let mut asking = Snapshot::of_rules(TASK, policy, Millis(0), Purpose::Question);
+        let mut asking = Snapshot::of_rules(TASK, policy, now, Purpose::Question);
         asking.approver_present = true;
         let against = decide(&read(&granted.against).expect("a request"), &asking);
         let capability = Capability::of(act(&granted.act));
-        state.grants = [Grant::of(capability, against)].into();
+        state.grants =
+            [Grant::of(bailiwick_model::GrantId([1; 6]), capability, against).given_by(granted.by.clone())].into();
     }
     state
 }

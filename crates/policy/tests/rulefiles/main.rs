@@ -10,6 +10,7 @@ mod layers;
 mod limits;
 mod mistakes;
 mod network;
+mod oversight;
 mod profiles;
 mod secrets;
 

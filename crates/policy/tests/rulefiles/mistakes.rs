@@ -60,7 +60,7 @@ fn c070_unknown_keys_name_the_nearest() {
     );
     says(
         "write = [\".\"]\n",
-        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `commands`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `questions`, `state`, `broker`, `secret`",
+        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `commands`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `oversight`, `questions`, `state`, `broker`, `secret`",
     );
 }
 
@@ -221,7 +221,6 @@ fn p13_what_this_build_cannot_keep_is_refused() {
         ("server", "[[server]]\nname = \"x\"\n"),
         ("tool", "[[tool]]\nname = \"x\"\n"),
         ("tag", "[tag.pii]\non = []\n"),
-        ("oversight", "[oversight]\nhours = \"x\"\n"),
     ] {
         let said = said(text);
         assert!(said.len() == 1 && said[0].contains(&format!("`{key}`: ")), "{said:?}");

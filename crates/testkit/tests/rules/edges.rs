@@ -73,6 +73,11 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
         "rule files are read in one place, tables of grammars in another",
     ),
     (
+        "jiff",
+        &["policy"],
+        "hours in time zones are reckoned where rules are, from a database that is built in",
+    ),
+    (
         "psl",
         &["policy", "proxy"],
         "who owns a domain is asked where rules are read, and where cookies are kept",
