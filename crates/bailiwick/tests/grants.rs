@@ -389,3 +389,99 @@ fn p8_tell_me_more_goes_to_the_agent_and_comes_back() {
         "{said}"
     );
 }
+
+/// What would move the cursor, hide, or be taken for something else.
+fn draws(text: &str) -> Option<char> {
+    text.chars().find(|c| {
+        let hidden = matches!(u32::from(*c), 0x200b..=0x200f | 0x202a..=0x202e | 0x2066..=0x2069 | 0xfeff);
+        (c.is_control() && *c != '\n') || hidden
+    })
+}
+
+#[test]
+fn p8_c048_what_is_asked_about_draws_nothing_anywhere() {
+    let kit = Bailiwick::new();
+    let origin = Origin::start();
+    asking(
+        &kit,
+        &format!(
+            "extends = [\"coding\"]\nask = [\"write ./asked\"]\n[commands]\nask = [\"touch\"]\n[network]\nask = [\"GET http://127.0.0.1:{0}/**\", \"GET http://*.example.test/**\"]\n[questions]\ndeadline = \"1 h\"\n",
+            origin.port()
+        ),
+    );
+    let evil = "x\\e[2K\\e[1Ahello\\e]8;;http://h.test\\e\\\\link\\e]52;c;aGk=\\a\\rls\\u202e\\u200by";
+    let mut shell = Talking::begin(&kit);
+    shell.line(&format!("E=$(printf '{evil}'); touch \"$E\" & curl -s \"http://127.0.0.1:{}/?q=$E\" & curl -s http://\u{430}pi.example.test/ & curl -s http://127.0.0.1:{}/ & wait; echo all", origin.port(), origin.port()));
+    question(&kit, "run touch");
+    question(&kit, &format!("GET http://127.0.0.1:{}/", origin.port()));
+    let look_alike = question(&kit, "resolve xn--pi-6kc.example.test");
+    let host = &look_alike["details"][0];
+    assert_eq!(host["lines"][0], "xn--pi-6kc.example.test");
+    let mind = host["mind"].as_str().unwrap();
+    assert!(
+        mind.contains("\u{430}pi.example.test") && mind.contains("several scripts"),
+        "{mind}"
+    );
+    let touch = question(&kit, "run touch");
+    assert!(touch["act"].as_str().unwrap().contains("\\u"), "{touch}");
+    let shown = kit.run(&["approve"]);
+    for one in waiting(&kit) {
+        kit.run(&["approve", "--no", id(&one)]).ok();
+    }
+    let said = shell.says("all");
+    let log = kit.run(&["log", "show"]).ok();
+    let last = kit.run(&["last", "-n", "9"]).ok();
+    let told = said
+        .lines()
+        .filter(|line| line.contains("bailiwick"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert!(told.contains("answered-no"), "{said}");
+    for text in [&shown.stdout, &shown.stderr, &log.stdout, &last.stdout, &told] {
+        assert_eq!(draws(text), None, "{text:?}");
+    }
+}
+
+#[test]
+fn p8_c047_nothing_of_a_long_command_is_left_out() {
+    let kit = Bailiwick::new();
+    asking(
+        &kit,
+        "extends = [\"coding\"]\n[commands]\nask = [\"sh\", \"rm\"]\n[questions]\ndeadline = \"1 h\"\n",
+    );
+    let mut shell = Talking::begin(&kit);
+    shell.line("mkdir -p keep; L=$(for i in $(seq 249); do echo \": line $i\"; done; echo 'rm -r keep'); sh -c \"$L\" & sh -c \"$(printf ': %03972d; rm -r keep' 0)\" & sh -c \"$(printf ': %500s; rm -r keep' '')\" & wait; echo all");
+    assert!(until(|| waiting(&kit).len() == 3), "{:?}", waiting(&kit));
+    let mut seen = [false; 3];
+    for one in waiting(&kit) {
+        let details = one["details"].as_array().unwrap();
+        let word = details.iter().find(|detail| detail["name"] == "word 2").unwrap();
+        let lines: Vec<&str> = word["lines"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|line| line.as_str().unwrap())
+            .collect();
+        assert!(lines.last().unwrap().ends_with("rm -r keep"), "{lines:?}");
+        let place = match lines.len() {
+            250 => 0,
+            _ if lines[0].len() > 3000 => 1,
+            _ => 2,
+        };
+        seen[place] = true;
+        if place == 2 {
+            assert!(
+                lines[0].contains("\\u{20}×50"),
+                "a run of blanks is shown as one: {lines:?}"
+            );
+        }
+        // What it starts is named and counted.
+        let starts = details.iter().find(|detail| detail["name"] == "starts");
+        let starts = starts.map(|detail| detail["lines"].to_string()).unwrap_or_default();
+        assert!(starts.contains("rm"), "{details:#?}");
+        kit.run(&["approve", "--no", id(&one)]).ok();
+    }
+    assert_eq!(seen, [true; 3]);
+    shell.says("all");
+    assert!(kit.project().join("keep").exists());
+}

@@ -144,7 +144,7 @@ fn answer(request: &Request, snapshot: &Snapshot, decision: Decision) -> (Decisi
         left(*place, grant) && grant.answers(request, &decision, &snapshot.principal, snapshot.now)
     });
     match live {
-        Some((place, _)) => (granted(decision), Some(place)),
+        Some((place, grant)) => (granted(decision, grant), Some(place)),
         None if snapshot.approver_present => (decision, None),
         None => {
             let nobody = Decision::deny(Code::NobodyToAsk, "a person would have to say, and none is there");
@@ -153,12 +153,12 @@ fn answer(request: &Request, snapshot: &Snapshot, decision: Decision) -> (Decisi
     }
 }
 
-fn granted(decision: Decision) -> Decision {
+fn granted(decision: Decision, grant: &Grant) -> Decision {
     let mut reasons = vec![Reason {
         verdict: Verdict::Allow,
         code: Code::AllowedByGrant,
         rule: None,
-        text: "a person said yes to this question".into(),
+        text: format!("a person said yes (grant {})", grant.id),
     }];
     reasons.extend(decision.reasons.into_iter().map(|reason| Reason {
         verdict: Verdict::Allow,

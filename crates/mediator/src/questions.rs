@@ -22,10 +22,10 @@ use crate::talk::Talks;
 use crate::task::lock;
 
 /// Most questions that wait at once.
-const MAX_QUESTIONS: usize = 1000;
+const MAX_QUESTIONS: usize = 4096;
 
 /// Most questions of one task that wait at once.
-const MAX_OF_TASK: usize = 256;
+const MAX_OF_TASK: usize = 1024;
 
 /// Most bytes of all requests about which questions wait.
 const MAX_BYTES: usize = 64 << 20;

@@ -41,10 +41,10 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bailiwick_gate::{Clock, Ledger, LedgerFault, Store};
+use bailiwick_gate::{Clock, Ledger, LedgerFault, Store, StoreFault};
 use bailiwick_ledger::{Log, SigningKey};
 use bailiwick_mediator::Mediator;
-use bailiwick_model::{Durability, Event, Record, TaskId};
+use bailiwick_model::{Durability, Event, Millis, Record, TaskId};
 use bailiwick_policy::{Policy, Sources};
 use bailiwick_store::SqliteStore;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -256,7 +256,8 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
             .hint("without its key the log cannot go on; a key from a backup, or a fresh state folder (XDG_STATE_HOME), will do")
     })?;
     let verifier = key.verifier().to_string();
-    let clock: Arc<dyn Clock> = Arc::new(SteadyClock::default());
+    let steady = Arc::new(SteadyClock::default());
+    let clock: Arc<dyn Clock> = Arc::clone(&steady) as _;
     let (log, _) = Log::open(&places.log(), key, ORIGIN, Arc::clone(&clock)).map_err(|fault| {
         Failure::fault(format!("cannot open the log: {fault}"))
             .hint("nothing was changed: `bailiwick log verify` says more; with the folder moved aside a new log begins")
@@ -264,6 +265,7 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
     std::fs::write(places.log_verifier(), format!("{verifier}\n"))
         .map_err(|e| Failure::fault(format!("cannot write the log's public key: {e}")))?;
     let store = Arc::new(SqliteStore::open(&places.store()).map_err(|fault| store_failure(&fault))?);
+    steady.no_earlier_than(latest(&store).map_err(|fault| store_failure(&fault))?);
     // What tasks left behind whose daemon, launcher and fence were all killed.
     let rows = store.tasks(LOST_AT_MOST).map_err(|fault| store_failure(&fault))?;
     for row in rows
@@ -292,6 +294,14 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
         brokered: broker::Brokered::default(),
         compiled: Mutex::new(Vec::new()),
     })
+}
+
+/// The latest moment that is known to be past: a clock that was set back while no daemon ran lengthens no grant either.
+fn latest(store: &SqliteStore) -> Result<Millis, StoreFault> {
+    let begun = store.tasks(1)?.into_iter().map(|row| row.started);
+    let asked = store.questions()?.into_iter().map(|waiting| waiting.since);
+    let given = store.grants()?.into_iter().map(|row| row.granted.given);
+    Ok(begun.chain(asked).chain(given).max().unwrap_or(Millis(0)))
 }
 
 /// Takes up the questions and grants of the daemon before this one.

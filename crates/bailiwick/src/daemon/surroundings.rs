@@ -12,6 +12,11 @@ use bailiwick_model::Millis;
 pub struct SteadyClock(Mutex<Option<(Instant, u64)>>);
 
 impl SteadyClock {
+    /// Has time begin no earlier than this: what was kept then was there already.
+    pub fn no_earlier_than(&self, time: Millis) {
+        self.at(Instant::now(), time.0);
+    }
+
     fn at(&self, elapsed: Instant, wall: u64) -> Millis {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let steady = last.map_or(0, |(then, time)| {
