@@ -202,6 +202,7 @@
       const end = byId("end");
       const unread = !end || !seen.has(end);
       const wait = held - performance.now();
+      whole.classList.toggle("unread", unread);
       yes.disabled = isGone || unread || !sentenceSeen() || wanted > 0 || wait > 0;
       if (isGone) note("It does not wait any more.");
       else if (unread) note("Yes can be said when you have come to the end of “All of it”.");
@@ -268,6 +269,7 @@
       const offer = choose.querySelector("input[name=offer]:checked");
       if (terms) {
         terms.disabled = !!offer && offer.hasAttribute("data-once");
+        terms.hidden = terms.disabled;
         byId("times-field").hidden = byId("often").value !== "times";
         const until = byId("long").value === "until";
         byId("until-field").hidden = !until;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bailiwick_gate::desk::Known;
 
 use crate::house::{Open, Seat};
 use crate::pages;
@@ -87,6 +88,11 @@ fn welcome(pass: &Pass) -> Response {
 /// Logs out.
 pub async fn leave(State(open): State<Open>, Extension(seat): Extension<Seat>) -> Response {
     open.sessions().leave(&seat.path);
+    if let (Known::Code, Some(logins)) = (seat.approver.by, open.house.logins.clone()) {
+        let approver = seat.approver.clone();
+        // Whoever cannot be told so now forgets it by themselves.
+        let _ = open.ask(move |_| logins.leave(&approver)).await;
+    }
     let cookie = format!("{COOKIE}=; Path=/s/{}; HttpOnly; SameSite=Strict; Max-Age=0", seat.path);
     let page = pages::layout::bare("Logged out", "`bailiwick console link` makes a new link");
     ([(header::SET_COOKIE, cookie)], page).into_response()

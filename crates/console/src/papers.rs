@@ -84,4 +84,7 @@ pub trait Logins: Send + Sync {
 
     /// Who it is, when the code is that of the name now. A code is taken once.
     fn check(&self, name: &str, code: &str) -> Option<Approver>;
+
+    /// They have logged out.
+    fn leave(&self, approver: &Approver);
 }

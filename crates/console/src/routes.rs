@@ -417,7 +417,7 @@ async fn answer(open: &Open, seat: &Seat, id: DecisionId, answer: Answer) -> Res
 
 fn came_to(answer: &Answer, closed: &Closed) -> String {
     let mut words = match (closed.answer, &closed.grant) {
-        (None, _) => "your yes is noted; another person has to say yes too".to_owned(),
+        (None | Some(Answered::Seconded), _) => "your yes is noted; another person has to say yes too".to_owned(),
         (Some(Answered::Yes), Some(grant)) => format!("yes: {}", visible(&grant.sentence)),
         (Some(Answered::Yes), None) => "yes".to_owned(),
         (Some(Answered::No), _) => "no".to_owned(),

@@ -28,9 +28,9 @@ fn row(seat: &Seat, grant: &Granted) -> Markup {
             p.meta {
                 "Used " (number(usize::try_from(grant.used).unwrap_or(usize::MAX), "time"))
                 ". Given by " (raw(&grant.by.join(" and "))) ", " (time(grant.given))
-                @match grant.terms.scope {
-                    Scope::Task => { ", for task " (short(&grant.task.to_string())) " in " }
-                    Scope::Context => { ", for " }
+                @match (grant.terms.scope, grant.task) {
+                    (Scope::Task, Some(task)) => { ", for task " (short(&task.to_string())) " in " }
+                    (Scope::Task | Scope::Context, _) => { ", for " }
                 }
                 (raw(&grant.context.to_string()))
                 @if let Some(until) = grant.terms.until { ". Ends " span.left { (time(until)) } }

@@ -9,7 +9,7 @@ pub fn page(codes: bool, wrong: Option<&str>) -> Markup {
     outside(
         "Log in",
         &html! {
-            h1 { "Bailiwick" }
+            h1 { "The console of Bailiwick" }
             @if let Some(wrong) = wrong {
                 p.told.wrong role="alert" { strong { "Not logged in: " } (spoken(wrong)) }
             }

@@ -18,6 +18,9 @@ const HEADING: usize = 300;
 /// Longest sentence of an offer in the list of offers; the chosen one is shown whole.
 const OFFER: usize = 300;
 
+/// Past so many lines the details scroll in a box of their own.
+const LONG: usize = 24;
+
 /// Longest word to an agent.
 pub const MAX_WORD: usize = 500;
 
@@ -76,7 +79,7 @@ fn about(asked: &Asked) -> Markup {
             div { dt { "Asked" } dd { (time(asked.since)) ". Silence is a no " span.left { (time(asked.deadline)) } } }
             div {
                 dt { "Why" }
-                dd { @for line in &asked.because { p { (raw(line)) } } }
+                dd { @for line in &asked.because { p { (spoken(line)) } } }
             }
             div {
                 dt { "The like before" }
@@ -93,13 +96,23 @@ fn about(asked: &Asked) -> Markup {
     }
 }
 
+/// How many lines there are in all.
+fn lines(parts: &[Part]) -> usize {
+    let lines = parts.iter().flat_map(|part| &part.pieces).flat_map(|piece| &piece.lines);
+    lines.filter(|(_, _, goes_on)| !goes_on).count()
+}
+
 /// The details, as far as they are served; a script brings the parts that follow.
 fn details(seat: &Seat, shown: &Shown<'_>) -> Markup {
     let many = shown.parts.len() > 1;
+    let long = many || lines(shown.parts) > LONG;
     html! {
         section aria-labelledby="details" {
-            h2 #details { "All of it" }
-            div.whole #whole tabindex="0" role="region" aria-labelledby="details" {
+            h2 #details {
+                "All of it"
+                @if long { span.more { " (" (number(lines(shown.parts), "line")) ")" } }
+            }
+            div.whole.long[long] #whole tabindex="0" role="region" aria-labelledby="details" {
                 @if let Some(one) = shown.parts.get(shown.part) { (part(one)) }
                 (end(seat, shown))
             }
@@ -119,12 +132,10 @@ fn details(seat: &Seat, shown: &Shown<'_>) -> Markup {
 /// What follows a part: the end of all, which a yes must have come by; or word that there is more.
 pub fn end(seat: &Seat, shown: &Shown<'_>) -> Markup {
     let last = shown.part.saturating_add(1) == shown.parts.len();
-    let lines = shown.parts.iter().flat_map(|part| &part.pieces).flat_map(|piece| &piece.lines);
-    let lines = lines.filter(|(_, _, goes_on)| !goes_on).count();
     html! {
         @match shown.nonce.filter(|_| last) {
             Some(nonce) => {
-                p.end #end tabindex="0" { "The end. That was all: " (number(lines, "line")) "." }
+                p.end #end tabindex="0" { "The end. That was all: " (number(lines(shown.parts), "line")) "." }
                 input type="hidden" form="yes" name="seen" value=(nonce);
             }
             None => {
@@ -176,7 +187,7 @@ fn words(words: &[Said]) -> Markup {
                 @for said in words {
                     @if let Some(asked) = &said.asked { p { strong { "You wanted to know: " } (raw(asked)) } }
                     @match &said.answered {
-                        Some(answered) => blockquote { (lines(answered)) },
+                        Some(answered) => blockquote { (as_lines(answered)) },
                         None => p.more { "No answer yet." },
                     }
                 }
@@ -185,7 +196,7 @@ fn words(words: &[Said]) -> Markup {
     }
 }
 
-fn lines(text: &str) -> Markup {
+fn as_lines(text: &str) -> Markup {
     html! { @for line in text.lines() { p { (raw(line)) } } }
 }
 
@@ -258,7 +269,7 @@ fn terms_choice(asked: &Asked, chosen: &Chosen) -> Markup {
                         }
                     }
                 }
-                p.more { "The first answer above is always for once, whatever stands here." }
+                noscript { p.more { "The first answer above is always for once, whatever stands here." } }
             }
         }
     }
@@ -310,8 +321,10 @@ fn no_part(seat: &Seat, asked: &Asked) -> Markup {
             form #no method="post" action=(address(seat, asked.id, "/no")) {
                 (token(seat))
                 label for="no-word" { "A word to the agent (if you like)" }
-                input #no-word type="text" name="word" maxlength=(MAX_WORD) autocomplete="off";
-                button.no type="submit" { "No" }
+                div.say {
+                    input #no-word type="text" name="word" maxlength=(MAX_WORD) autocomplete="off";
+                    button.no type="submit" { "No" }
+                }
             }
         }
     }
@@ -324,8 +337,10 @@ fn more_part(seat: &Seat, asked: &Asked) -> Markup {
             form #more method="post" action=(address(seat, asked.id, "/more")) {
                 (token(seat))
                 label for="more-word" { "What you want to know from the agent. It is refused for now, and may ask again" }
-                input #more-word type="text" name="word" required maxlength=(MAX_WORD) autocomplete="off";
-                button type="submit" { "Ask the agent" }
+                div.say {
+                    input #more-word type="text" name="word" required maxlength=(MAX_WORD) autocomplete="off";
+                    button type="submit" { "Ask the agent" }
+                }
             }
         }
     }

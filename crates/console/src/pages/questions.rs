@@ -122,7 +122,7 @@ fn question(seat: &Seat, one: &Asked, id: &str) -> Markup {
             p.meta {
                 "In " (raw(&one.context.to_string())) ", task " (short(&one.task.to_string()))
                 @if !one.running { " (has ended)" }
-                ". Asked " (time(one.since)) ", a no " span.left { (time(one.deadline)) } "."
+                ". Asked " (time(one.since)) ", silence is a no " span.left { (time(one.deadline)) } "."
                 @if !one.seconded.is_empty() { " " strong { "Needs one more yes." } }
             }
         }
@@ -160,8 +160,10 @@ fn no_to_all(seat: &Seat, shown: &[&Row<'_>]) -> Markup {
             (token(seat))
             input type="hidden" name="questions" value=(ids.join(" "));
             label for="all-word" { "A word to the agent (if you like)" }
-            input #all-word type="text" name="word" maxlength="500" autocomplete="off";
-            button type="submit" { "No to these " (ids.len()) }
+            div.say {
+                input #all-word type="text" name="word" maxlength="500" autocomplete="off";
+                button.no type="submit" { "No to these " (ids.len()) }
+            }
         }
     }
 }

@@ -87,7 +87,7 @@ impl Desk for FakeDesk {
                         acts: chosen.acts.clone(),
                         terms: *terms,
                         used: 0,
-                        task: asked.task,
+                        task: Some(asked.task),
                         context: asked.context.clone(),
                         by: vec![by.name.clone()],
                         given: NOW,
@@ -226,6 +226,8 @@ impl Logins for FakeLogins {
             by: Known::Code,
         })
     }
+
+    fn leave(&self, _: &Approver) {}
 }
 
 /// A clock that stands still, and one that goes.
@@ -364,7 +366,7 @@ pub fn grant(number: u8, sentence: &str, terms: Terms) -> Granted {
         acts: Vec::new(),
         terms,
         used: 2,
-        task: TaskId([5; 8]),
+        task: Some(TaskId([5; 8])),
         context: ContextId("/home/dana/acme-site".into()),
         by: vec!["dana".into(), "rui".into()],
         given: Millis(NOW.0 - 600_000),
