@@ -29,6 +29,7 @@ mod policy;
 mod preset;
 #[cfg(test)]
 mod proofs;
+mod remembered;
 mod rule;
 mod secret;
 mod settings;

@@ -138,6 +138,7 @@ pub struct Waiting {
     row: TaskRow,
     running: Running,
     gate: NetworkGate,
+    line: gate_line::Served,
     doors: Arc<Doors>,
     shared: Option<Arc<Shared>>,
     reader: Option<JoinHandle<()>>,
@@ -152,6 +153,7 @@ impl Waiting {
             talkln!("bailiwick: the login of task {} could not be shared: {e}", self.row.id);
         }
         scratch::clear(self.row.id);
+        self.line.last_words();
         end(daemon, self.row.id, status);
         daemon.chores.end_gate(self.gate);
         let denied = daemon.refusals.end(self.row.id);
@@ -555,9 +557,9 @@ fn begin(
                 daemon.refusals.tell(row.id, reply)
             })
         })
-        .and_then(|()| ports.serve(&fence, &gate.joiner()));
-    let ports = match serving {
-        Ok(ports) => ports,
+        .and_then(|line| Ok((ports.serve(&fence, &gate.joiner())?, line)));
+    let (ports, line) = match serving {
+        Ok(serving) => serving,
         Err(e) => {
             fence.end();
             gate.end();
@@ -608,6 +610,7 @@ fn begin(
             row,
             running: started.child,
             gate,
+            line,
             doors,
             shared,
             reader,

@@ -74,8 +74,8 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "jiff",
-        &["policy"],
-        "hours in time zones are reckoned where rules are, from a database that is built in",
+        &["policy", "bailiwick"],
+        "hours in time zones are reckoned where rules are, from a database that is built in; times of day on a command line are this machine's",
     ),
     (
         "psl",
