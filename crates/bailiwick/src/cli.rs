@@ -46,6 +46,15 @@ Examples:
 Silence is a no when the deadline comes. A yes covers what its sentence says, and nothing else.
 Exit codes: 0 answered, or nothing waits; 4 something waits.";
 
+/// Examples of `console`.
+const CONSOLE_EXAMPLES: &str = "\
+Examples:
+  bailiwick console                  serves until ctrl-c, and prints a link to log in by, once
+  bailiwick console --open           opens it in your browser
+  bailiwick console link             another link to the console that runs
+
+It listens on this machine's loopback only. docs/console.md says how it is kept from agents.";
+
 /// Examples of `give`.
 const GIVE_EXAMPLES: &str = "\
 Examples:
@@ -97,6 +106,8 @@ enum Command {
     Grants(GrantsCommand),
     /// Inside: say something to the person about a question
     Tell(TellArgs),
+    /// Show all that waits and runs on a web page of this machine
+    Console(ConsoleArgs),
     /// Hand copies of files to a running task
     Give(GiveArgs),
     /// Write a commented bailiwick.toml that fits this project
@@ -341,6 +352,32 @@ pub struct TellArgs {
     /// The words
     #[arg(required = true)]
     pub words: Vec<String>,
+}
+
+/// What `console` takes.
+#[derive(Debug, Args)]
+#[command(after_help = CONSOLE_EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct ConsoleArgs {
+    /// The port on 127.0.0.1; without it any that is free
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Open it in your browser
+    #[arg(long)]
+    pub open: bool,
+    /// What to do with the console that runs
+    #[command(subcommand)]
+    pub part: Option<ConsoleCommand>,
+}
+
+/// The parts of `console`.
+#[derive(Debug, Subcommand)]
+pub enum ConsoleCommand {
+    /// Print another link to log in by, once
+    Link {
+        /// Open it in your browser
+        #[arg(long)]
+        open: bool,
+    },
 }
 
 /// What `give` takes.
@@ -641,6 +678,7 @@ pub fn run() -> Done {
         Command::Approver(command) => commands::approver::run(&command),
         Command::Grants(command) => commands::grants::run(&command),
         Command::Tell(args) => commands::tell::run(&args),
+        Command::Console(args) => commands::console::run(&args),
         Command::Give(args) => commands::give::run(&args),
         Command::Init(args) => commands::init::run(&args),
         Command::Login(args) => commands::login::run(&args),

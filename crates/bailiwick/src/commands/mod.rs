@@ -7,6 +7,7 @@ pub mod attach;
 pub mod can;
 pub mod choose;
 pub mod company;
+pub mod console;
 pub mod doctor;
 pub mod explain;
 pub mod give;

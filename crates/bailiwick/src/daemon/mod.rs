@@ -34,7 +34,7 @@ pub mod secret;
 mod signature;
 pub mod spare;
 mod standin;
-mod surroundings;
+pub mod surroundings;
 pub mod task;
 mod told;
 mod vault;
