@@ -41,7 +41,7 @@ struct Item {
     held: u64,
 }
 
-const ITEMS: [Item; 8] = [
+const ITEMS: [Item; 9] = [
     Item {
         name: "network: 1 kept connection",
         aim: "at most 0.1 ms more at p50",
@@ -126,6 +126,17 @@ const ITEMS: [Item; 8] = [
         bytes: 100,
         connections: 1000,
         requests: 1000,
+        kept: true,
+        http2: false,
+        held: 1500,
+    },
+    Item {
+        name: "network: 5,000 connections held",
+        aim: "all are served",
+        rounds: 1,
+        bytes: 100,
+        connections: 5000,
+        requests: 5000,
         kept: true,
         http2: false,
         held: 1500,

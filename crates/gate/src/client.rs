@@ -10,7 +10,8 @@ use bailiwick_model::{Code, DecisionId, Digest, Nonce, Request, SecretName, Task
 use crate::mediator::{Outcome, Question, Refusal, Settlement};
 use crate::permit::Permit;
 use crate::secret::{Redeemed, ToSign};
-use crate::wire::{Answer, Call, GateKind, PROTOCOL, WireFault, decode, digest_of, encode};
+use crate::wire::{Answer, Call, GateKind, PROTOCOL, WireFault, decode, encode, encode_decide};
+use crate::written::Written;
 
 /// Most calls that may wait for an answer at once.
 const MAX_OPEN: usize = 4096;
@@ -79,24 +80,19 @@ impl Client {
     /// Asks about a request: the call's number, and the frame to send. What a person must say is held until they have
     /// said it.
     pub fn decide(&mut self, request: &Request) -> Result<(u64, Vec<u8>), ClientFault> {
-        self.ask(request, true)
+        self.ask(&Written::of(request), true)
     }
 
     /// Asks about a request for somebody who cannot wait for a person: what one must say is a no.
     pub fn decide_now(&mut self, request: &Request) -> Result<(u64, Vec<u8>), ClientFault> {
-        self.ask(request, false)
+        self.ask(&Written::of(request), false)
     }
 
-    fn ask(&mut self, request: &Request, patient: bool) -> Result<(u64, Vec<u8>), ClientFault> {
-        let call = self.call(Open::Decide(digest_of(request)))?;
-        self.frame(
-            call,
-            &Call::Decide {
-                call,
-                request: Box::new(request.clone()),
-                patient,
-            },
-        )
+    /// Asks about a request that is written already, for somebody who can wait for a person or for one who cannot.
+    pub fn ask(&mut self, request: &Written, patient: bool) -> Result<(u64, Vec<u8>), ClientFault> {
+        let call = self.call(Open::Decide(request.digest().value()))?;
+        let framed = encode_decide(call, request, patient);
+        self.framed(call, framed)
     }
 
     /// Says that nobody waits for the answer to a call any more; none when it has been answered. The answer comes all
@@ -163,7 +159,11 @@ impl Client {
     }
 
     fn frame(&mut self, call: u64, say: &Call) -> Result<(u64, Vec<u8>), ClientFault> {
-        encode(say).map(|frame| (call, frame)).map_err(|fault| {
+        self.framed(call, encode(say))
+    }
+
+    fn framed(&mut self, call: u64, framed: Result<Vec<u8>, WireFault>) -> Result<(u64, Vec<u8>), ClientFault> {
+        framed.map(|frame| (call, frame)).map_err(|fault| {
             self.open.remove(&call);
             fault.into()
         })
@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
     use crate::permit::{PermitFault, PermitTerms};
-    use crate::wire::FrameReader;
+    use crate::wire::{FrameReader, digest_of};
 
     fn request(path: &str) -> Request {
         Request::new(TaskId([1; 8]), Verb::Read, Resource::File(AbsPath::new(path).unwrap()))
@@ -271,6 +271,18 @@ mod tests {
             ClientFault::Stray,
             "a call is answered once"
         );
+    }
+
+    #[test]
+    fn what_is_asked_reads_as_it_was_meant() {
+        let asked = request("/a\"\u{1}b").dialling([127, 0, 0, 1].into());
+        for patient in [true, false] {
+            let (call, frame) = Client::default().ask(&Written::of(&asked), patient).unwrap();
+            let request = Box::new(asked.clone());
+            let meant = Call::Decide { call, request, patient };
+            assert_eq!(frame, encode(&meant).unwrap());
+            assert_eq!(decode::<Call>(&frame[4..]).unwrap(), meant);
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod secret;
 mod start;
 mod store;
 mod wire;
+mod written;
 
 pub use client::{Client, ClientFault, Reply};
 pub use handed::{Handed, HandedFault, MAX_HANDED};
@@ -37,3 +38,4 @@ pub use store::{GrantRow, MayAnswer, Store, StoreFault, TaskRow, TaskState, Wait
 pub use wire::{
     Answer, Call, FrameReader, GateKind, MAX_FRAME, PROTOCOL, WireFault, decode, digest_of, encode, encode_in,
 };
+pub use written::{RequestDigest, Written};

@@ -3,7 +3,7 @@
 use bailiwick_model::{Code, DecisionId, Digest, Millis, Nonce, Obligation, Request, TaskId};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::digest_of;
+use crate::written::RequestDigest;
 
 /// What a permit is for: data that anyone may read and no one can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +62,12 @@ impl Permit {
 
     /// Uses the permit for a request. The effect may follow, under the obligations, and must then be settled.
     pub fn spend(self, request: &Request, now: Millis) -> Result<Spent, PermitFault> {
-        if digest_of(request) != self.terms.digest {
+        self.spend_as(RequestDigest::of(request), now)
+    }
+
+    /// The same for a request whose digest has been made.
+    pub fn spend_as(self, request: RequestDigest, now: Millis) -> Result<Spent, PermitFault> {
+        if request.value() != self.terms.digest {
             return Err(PermitFault::OtherRequest);
         }
         if now >= self.terms.deadline {

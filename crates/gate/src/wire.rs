@@ -6,12 +6,12 @@
 use bailiwick_model::{Code, DecisionId, Digest, Nonce, Request, SecretName, TaskId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::mediator::{Question, Refusal, Settlement};
 use crate::permit::PermitTerms;
 use crate::secret::{Redeemed, ToSign};
+use crate::written::{RequestDigest, Written};
 
 /// The version of the frames. Both ends must have the same.
 pub const PROTOCOL: u32 = 4;
@@ -180,6 +180,22 @@ pub fn encode_in<T: Serialize>(room: usize, message: &T) -> Result<Vec<u8>, Wire
     let mut frame = Vec::with_capacity(room);
     frame.extend_from_slice(&[0; 4]);
     serde_json::to_writer(&mut frame, message).map_err(|fault| WireFault::Malformed(fault.to_string()))?;
+    measured(frame)
+}
+
+/// The frame of [`Call::Decide`] for a request that is written already.
+pub(crate) fn encode_decide(call: u64, request: &Written, patient: bool) -> Result<Vec<u8>, WireFault> {
+    let json = request.json();
+    let mut frame = Vec::with_capacity(json.len().saturating_add(80));
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(format!("{{\"decide\":{{\"call\":{call},\"request\":").as_bytes());
+    frame.extend_from_slice(json);
+    frame.extend_from_slice(format!(",\"patient\":{patient}}}}}").as_bytes());
+    measured(frame)
+}
+
+/// Puts its length before a frame, where room was left for it.
+fn measured(mut frame: Vec<u8>) -> Result<Vec<u8>, WireFault> {
     let length = frame.len().saturating_sub(4);
     let head = u32::try_from(length)
         .ok()
@@ -251,12 +267,7 @@ impl FrameReader {
     }
 }
 
-/// The digest of a request: SHA-256 over a tag and its JSON, whose fields stand in a fixed order.
+/// The digest of a request, as a value.
 pub fn digest_of(request: &Request) -> Digest {
-    let mut hash = Sha256::new();
-    hash.update(b"bailiwick request v1\n");
-    // A request holds only text, numbers and addresses: writing it cannot fail. Were it to, the digest of the empty
-    // text would fit no other request.
-    hash.update(serde_json::to_vec(request).unwrap_or_default());
-    Digest(hash.finalize().into())
+    RequestDigest::of(request).value()
 }

@@ -12,13 +12,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// A program with its words. Never without a normal form: the first is that of the words as they stand, each further
 /// one that of a command which they carry, as `env` and `xargs` do, or of another name that the program goes by.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct Command {
     forms: Vec<NormalForm>,
 }
 
 /// What the words of one command come to.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct NormalForm {
     /// The words as they are, the program's own name first.
@@ -67,7 +67,7 @@ pub struct NormalForm {
 }
 
 /// One option of a command.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Given {
     /// All spellings, the usual one first: `--recursive`, `-r`.
@@ -78,7 +78,7 @@ pub struct Given {
 }
 
 /// What a command reads, writes, starts and contacts, in the words of the command.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Effects {
     /// Files and folders that are read.

@@ -19,8 +19,14 @@ pub struct IdError {
     want: &'static str,
 }
 
-fn hex_of(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+/// Writes bytes as hex into a text that is twice as long. In one piece: ids stand in every frame and every record.
+fn hex_of<'a>(bytes: &[u8], text: &'a mut [u8]) -> &'a str {
+    let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' + value - 10 };
+    for (byte, pair) in bytes.iter().zip(text.as_chunks_mut::<2>().0) {
+        *pair = [digit(byte >> 4), digit(byte & 15)];
+    }
+    // Hex is always text.
+    std::str::from_utf8(text).unwrap_or_default()
 }
 
 fn nibble(byte: u8) -> Option<u8> {
@@ -49,12 +55,12 @@ macro_rules! hex_id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                hex_of(&self.0, f)
+                f.write_str(hex_of(&self.0, &mut [0; 2 * $len]))
             }
         }
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                hex_of(&self.0, f)
+                fmt::Display::fmt(self, f)
             }
         }
         impl FromStr for $name {
@@ -65,7 +71,7 @@ macro_rules! hex_id {
         }
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                serializer.serialize_str(hex_of(&self.0, &mut [0; 2 * $len]))
             }
         }
         impl<'de> Deserialize<'de> for $name {

@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for Tag {
 }
 
 /// What is known of where data came from: what it may not reveal, and who may have shaped it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Label {
     /// Tags of confidentiality: may reach only sinks that are cleared for them.

@@ -17,7 +17,7 @@ use crate::secret::SecretName;
 use crate::url::HttpUrl;
 
 /// What is acted on, in normal form.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Resource {
     /// One file or folder.
@@ -81,7 +81,7 @@ impl fmt::Display for Resource {
 }
 
 /// The value of one argument.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Argument {
     /// Text.
@@ -95,7 +95,7 @@ pub enum Argument {
 }
 
 /// What a gate asks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// On whose behalf.

@@ -29,7 +29,7 @@ impl Policy {
         };
         match &request.resource {
             Resource::Tree(tree) if request.arguments.is_empty() => self.trees().remember(&request.verb, tree, judge),
-            _ => judge(),
+            _ => self.remembered().decision(request, judge),
         }
     }
 

@@ -4,13 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use bailiwick_model::{AbsPath, Budget, Digest, HostPattern, Layer, Request, ResourcePattern, RuleRef, Verb, Verdict};
+use bailiwick_model::{
+    AbsPath, Budget, Digest, HostPattern, Layer, Request, Resource, ResourcePattern, RuleRef, Verb, Verdict,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::cedar::{self, Engine};
 use crate::combine::tree_verbs;
 use crate::diagnostic::Diagnostic;
 use crate::index::Index;
+use crate::remembered::Remembered;
 use crate::rule::{Rule, host_of};
 use crate::settings::Settings;
 use crate::trees::Trees;
@@ -32,6 +35,7 @@ pub struct Policy {
     engine: Engine,
     index: Index,
     trees: Trees,
+    remembered: Remembered,
     denies_addresses: bool,
     digest: Digest,
     warnings: Vec<Diagnostic>,
@@ -86,6 +90,7 @@ impl Policy {
         Ok(Self {
             index: Index::of(&rules),
             trees: Trees::default(),
+            remembered: Remembered::default(),
             denies_addresses: rules.iter().any(names_address),
             digest: digest_of(&rules, &settings, &granting),
             rules,
@@ -150,6 +155,10 @@ impl Policy {
         &self.trees
     }
 
+    pub(crate) fn remembered(&self) -> &Remembered {
+        &self.remembered
+    }
+
     pub(crate) fn index(&self) -> &Index {
         &self.index
     }
@@ -209,19 +218,28 @@ impl Policy {
     /// The rules that the request satisfies, found through the index.
     pub(crate) fn satisfied(&self, request: &Request) -> Result<Vec<usize>, String> {
         let candidates = self.index.candidates(&self.rules, request);
-        let parents: HashSet<_> = candidates
-            .iter()
-            .filter_map(|number| self.engine.target(*number).cloned())
-            .collect();
-        self.engine
-            .satisfied(request, candidates.into_iter(), parents)
-            .map_err(|fault| fault.to_string())
+        let ask = || {
+            let parents: HashSet<_> = candidates
+                .iter()
+                .filter_map(|number| self.engine.target(*number).cloned())
+                .collect();
+            self.engine
+                .satisfied(request, candidates.iter().copied(), parents)
+                .map_err(|fault| fault.to_string())
+        };
+        match &request.resource {
+            // A path may be what a rule names, and a name that is the whole resource; all else is only in what rules name.
+            Resource::File(_) | Resource::Tree(_) | Resource::Secret(_) | Resource::Command(_) => ask(),
+            Resource::Url(_) | Resource::Repository { .. } | Resource::Endpoint { .. } | Resource::Name(_) => {
+                self.remembered.satisfied(&request.verb, &candidates, ask)
+            }
+        }
     }
 
     /// The same answer without the index: every rule is handed to Cedar.
     #[cfg(test)]
     pub(crate) fn satisfied_by_all(&self, request: &Request) -> Result<Vec<usize>, String> {
-        use bailiwick_model::{Resource, VerbPattern};
+        use bailiwick_model::VerbPattern;
         let mut parents = HashSet::new();
         if let Resource::File(path) | Resource::Tree(path) = &request.resource {
             for above in path.ancestors() {

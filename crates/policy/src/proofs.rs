@@ -190,6 +190,17 @@ proptest! {
     }
 
     #[test]
+    fn p14_what_is_remembered_changes_no_answer(lines in lines(ALL, 14), requests in proptest::collection::vec(request(), 1..10), order in proptest::collection::vec((0usize..10, any::<u8>()), 1..40)) {
+        let policy = policy(&lines, &[Layer::Person, Layer::Context]);
+        for (place, task) in order {
+            let mut request = requests[place % requests.len()].clone();
+            let anew = policy.with_secrets(&request, policy.decide(&request, |request| policy.satisfied_by_all(request)));
+            request.task = TaskId([task; 8]);
+            prop_assert_eq!(policy.evaluate(&request), anew, "{}", request);
+        }
+    }
+
+    #[test]
     fn p14_the_same_question_has_the_same_answer(lines in lines(ALL, 10), request in request()) {
         let (one, other) = (policy(&lines, &[Layer::Context]), policy(&lines, &[Layer::Context]));
         prop_assert_eq!(one.evaluate(&request), one.evaluate(&request));

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bailiwick_model::Host;
@@ -23,7 +23,7 @@ use crate::limits;
 pub(crate) struct Caller {
     known: Mutex<HashMap<Host, (Instant, Vec<IpAddr>)>>,
     /// A second descriptor of its socket.
-    socket: Option<OwnedFd>,
+    socket: Option<Arc<OwnedFd>>,
 }
 
 impl Caller {
@@ -31,9 +31,14 @@ impl Caller {
     pub(crate) fn at(socket: impl AsFd) -> Self {
         Self {
             // Without it, going away is noticed when an answer is written, or at the deadline.
-            socket: socket.as_fd().try_clone_to_owned().ok(),
+            socket: socket.as_fd().try_clone_to_owned().ok().map(Arc::new),
             ..Self::default()
         }
+    }
+
+    /// The second descriptor of its socket.
+    pub(crate) fn socket(&self) -> Option<Arc<OwnedFd>> {
+        self.socket.clone()
     }
 
     /// The addresses that were looked up for a name a moment ago.

@@ -12,15 +12,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bailiwick_gate::{
     Client, ClientFault, FrameReader, GateKind, Outcome, Passed, Permit, Question, Redeemed, Refusal, Reply,
-    Settlement, Spent, ToSign,
+    Settlement, Spent, ToSign, Written,
 };
 use bailiwick_model::{Code, DecisionId, Millis, Nonce, Request, SecretName, TaskId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use zeroize::Zeroize as _;
 
 use crate::caller::Caller;
+use crate::cuts::{Cut, Cuts, REVOKED};
 use crate::last::Last;
 use crate::limits;
 use crate::refusal::Refused;
@@ -40,7 +43,7 @@ pub enum ChannelFault {
 }
 
 enum Say {
-    Decide(Box<Request>, Awaited),
+    Decide(Written, Awaited),
     /// Nobody waits any more for the answer under this number.
     Withdraw(u64),
     Settle(Settlement),
@@ -85,6 +88,7 @@ pub(crate) struct Channel {
     task: TaskId,
     asked: Arc<AtomicU64>,
     say: mpsc::UnboundedSender<Say>,
+    cuts: Arc<Cuts>,
     /// What was refused last.
     pub(crate) last: Arc<Last>,
 }
@@ -108,12 +112,15 @@ impl Channel {
             notes: HashMap::new(),
             redeems: HashMap::new(),
             last: Arc::clone(&last),
+            cuts: Arc::default(),
             out: hello,
+            rests: false,
         };
         let channel = Self {
             task,
             asked: Arc::default(),
             say,
+            cuts: Arc::clone(&line.cuts),
             last,
         };
         Ok((channel, line.run(socket, said)))
@@ -132,7 +139,9 @@ impl Channel {
     /// Asks about a request and, when it is allowed, uses the permit at once. Where a person must say, the caller waits,
     /// until it goes away; where there is no caller that could wait, that is a no.
     pub(crate) async fn ask(&self, request: &Request, caller: Option<&Caller>) -> Result<Effect, Refused> {
-        let permit = match self.decide(request, caller).await {
+        let written = Written::of(request);
+        let digest = written.digest();
+        let permit = match self.decide(written, caller).await {
             Some(Outcome::Allow(permit)) => permit,
             Some(Outcome::Deny(refusal)) => return Err(self.refused(refusal, request.to_string())),
             Some(Outcome::Ask(question)) => {
@@ -143,14 +152,23 @@ impl Channel {
         };
         let id = permit.terms().decision;
         let nonce = permit.terms().nonce;
-        match permit.spend(request, now()) {
-            Ok(spent) => Ok(Effect {
-                channel: self.clone(),
-                spent,
-                begun: false,
-                settled: false,
-                passed: Passed::default(),
-            }),
+        match permit.spend_as(digest, now()) {
+            Ok(spent) => {
+                let effect = Effect {
+                    channel: self.clone(),
+                    spent,
+                    begun: false,
+                    settled: false,
+                    passed: Passed::default(),
+                    cut: self.cuts.begin(nonce, caller.and_then(Caller::socket)),
+                };
+                if effect.cut.is_cut() {
+                    effect.settle(false, "not begun");
+                    let code = Code::PermitRefused;
+                    return Err(self.refused(Refusal { id, code, word: None }, request.to_string()));
+                }
+                Ok(effect)
+            }
             Err(fault) => {
                 self.settle(nonce, false, fault.to_string(), Passed::default());
                 let refusal = Refusal::new(id, fault.code());
@@ -161,7 +179,7 @@ impl Channel {
 
     /// The answer to a request; none when there is none. A question is the answer when the caller has gone before there
     /// was another.
-    async fn decide(&self, request: &Request, caller: Option<&Caller>) -> Option<Outcome> {
+    async fn decide(&self, request: Written, caller: Option<&Caller>) -> Option<Outcome> {
         let (answer, mut answered) = oneshot::channel();
         let (waits, mut waiting) = oneshot::channel();
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
@@ -171,7 +189,7 @@ impl Channel {
             waits: Some(waits),
             answer,
         };
-        self.say.send(Say::Decide(Box::new(request.clone()), awaited)).ok()?;
+        self.say.send(Say::Decide(request, awaited)).ok()?;
         let mut withdrawal = Withdrawal {
             channel: self,
             number: Some(number),
@@ -239,9 +257,15 @@ pub(crate) struct Effect {
     begun: bool,
     settled: bool,
     passed: Passed,
+    cut: Arc<Cut>,
 }
 
 impl Effect {
+    /// Whether it is cut off.
+    pub(crate) fn cut(&self) -> &Arc<Cut> {
+        &self.cut
+    }
+
     /// What the permit was spent on.
     pub(crate) fn spent(&self) -> &Spent {
         &self.spent
@@ -275,8 +299,18 @@ impl Effect {
 
     /// Says what became of it.
     pub(crate) fn settle(mut self, done: bool, note: impl Into<String>) {
+        self.over(done, note.into());
+    }
+
+    fn over(&mut self, done: bool, mut note: String) {
         self.settled = true;
-        self.channel.settle(self.spent.nonce(), done, note.into(), self.passed);
+        let nonce = self.spent.nonce();
+        self.channel.cuts.end(nonce);
+        if self.cut.is_cut() {
+            note.push_str(", ");
+            note.push_str(REVOKED);
+        }
+        self.channel.settle(nonce, done, note, self.passed);
     }
 }
 
@@ -288,8 +322,7 @@ impl Drop for Effect {
             } else {
                 "given up before it was done"
             };
-            self.channel
-                .settle(self.spent.nonce(), self.begun, note.into(), self.passed);
+            self.over(self.begun, note.into());
         }
     }
 }
@@ -309,7 +342,10 @@ struct Line {
     notes: HashMap<u64, oneshot::Sender<Refusal>>,
     redeems: HashMap<u64, oneshot::Sender<Result<Redeemed, Refusal>>>,
     last: Arc<Last>,
+    cuts: Arc<Cuts>,
     out: Vec<u8>,
+    /// True while all that is to be written is settlements, which wait a moment for a question to go with.
+    rests: bool,
 }
 
 impl Line {
@@ -317,11 +353,13 @@ impl Line {
         let (mut read, mut write) = socket.into_split();
         let mut reader = FrameReader::default();
         let mut buffer = vec![0u8; 64 * 1024];
+        let mut rest = std::pin::pin!(tokio::time::sleep(limits::SETTLE_TIME));
         loop {
+            let rested = self.rests;
             tokio::select! {
                 got = read.read(&mut buffer) => {
                     let count = match got {
-                        Ok(0) => return Ok(()),
+                        Ok(0) => return self.last_words(&mut write).await,
                         Ok(count) => count,
                         Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
                         Err(fault) => return Err(fault.into()),
@@ -336,7 +374,8 @@ impl Line {
                         self.hand_on(reply)?;
                     }
                 }
-                wrote = write.write(&self.out), if !self.out.is_empty() => {
+                () = rest.as_mut(), if self.rests => self.rests = false,
+                wrote = write.write(&self.out), if !self.out.is_empty() && !self.rests => {
                     match wrote {
                         Ok(count) => drop(self.out.drain(..count)),
                         // The mediator closed it while something was on its way: that is an end like any other.
@@ -354,20 +393,32 @@ impl Line {
                             self.say(more)?;
                         }
                     }
-                    None => return Ok(()),
+                    None => return self.last_words(&mut write).await,
                 },
+            }
+            if self.rests && !rested {
+                rest.as_mut().reset(Instant::now() + limits::SETTLE_TIME);
             }
         }
     }
 
+    /// Writes what there is left to say, and that there is no more.
+    async fn last_words(&self, write: &mut OwnedWriteHalf) -> Result<(), ChannelFault> {
+        let written = async {
+            write.write_all(&self.out).await?;
+            write.shutdown().await
+        };
+        // A mediator that hears no more needs none of it: what was not settled counts as abandoned.
+        let _ = tokio::time::timeout(limits::LAST_WORDS, written).await;
+        Ok(())
+    }
+
     fn say(&mut self, say: Say) -> Result<(), ChannelFault> {
+        let waits = matches!(say, Say::Settle(_));
+        self.rests = waits && (self.rests || self.out.is_empty());
         match say {
             Say::Decide(request, awaited) => {
-                let framed = if awaited.patient {
-                    self.client.decide(&request)
-                } else {
-                    self.client.decide_now(&request)
-                };
+                let framed = self.client.ask(&request, awaited.patient);
                 if let Some((call, frame)) = Self::sendable(framed)? {
                     self.out.extend(frame);
                     self.numbers.insert(awaited.number, call);
@@ -442,7 +493,8 @@ impl Line {
                 }
             }
             // Whether the mediator could take it is in its own record; there is nothing left to do here.
-            Reply::Settled(..) | Reply::Revoked(_) => {}
+            Reply::Settled(..) => {}
+            Reply::Revoked(nonce) => self.cuts.revoke(nonce),
             Reply::Redeemed(call, redeemed) => {
                 if let Some(asker) = self.redeems.remove(&call) {
                     let _ = asker.send(redeemed);

@@ -225,7 +225,12 @@ impl Gate {
             pins: duties.pins,
             many,
         };
-        match purpose.open(self, &to).await {
+        let opened = tokio::select! {
+            biased;
+            opened = purpose.open(self, &to) => opened,
+            () = effect.cut().off() => Err(UpstreamFault { code: Code::PermitRefused, why: "not reached".into() }),
+        };
+        match opened {
             Ok(way) => Ok(Reached {
                 way,
                 effect,

@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::bodies::{Broken, Sent};
 use crate::channel::Effect;
+use crate::cuts::{Cut, REVOKED};
 use crate::links::After;
 
 /// The bounds of one exchange, by its permit.
@@ -143,12 +144,14 @@ pub(crate) struct Upload {
     body: Sent,
     most: Option<u64>,
     tally: Arc<Tally>,
+    cut: Arc<Cut>,
 }
 
 impl Upload {
-    pub(crate) fn new(body: Sent, bounds: &Bounds, tally: Arc<Tally>) -> Self {
+    pub(crate) fn new(body: Sent, bounds: &Bounds, tally: Arc<Tally>, cut: Arc<Cut>) -> Self {
         Self {
             body,
+            cut,
             most: bounds.upload,
             tally,
         }
@@ -166,6 +169,9 @@ impl Body for Upload {
     type Error = Broken;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if self.cut.poll(cx).is_ready() {
+            return Poll::Ready(Some(Err(Box::new(Passed(REVOKED)))));
+        }
         let polled = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if let Some(Ok(frame)) = &polled {
             let sent = count(&self.tally.sent, frame);
@@ -254,6 +260,11 @@ impl Body for Download {
     type Error = Broken;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if let Some(effect) = &self.effect
+            && effect.cut().poll(cx).is_ready()
+        {
+            return self.cut("not whole");
+        }
         if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(cx).is_ready()
         {
@@ -387,7 +398,7 @@ mod tests {
             types: Vec::new(),
         }]);
         let tally = Arc::<Tally>::default();
-        let fits = Upload::new(body("123"), &bounds, Arc::clone(&tally))
+        let fits = Upload::new(body("123"), &bounds, Arc::clone(&tally), Arc::default())
             .collect()
             .await
             .unwrap();
@@ -395,7 +406,7 @@ mod tests {
         assert!(!tally.is_over());
         let tally = Arc::<Tally>::default();
         assert!(
-            Upload::new(body("1234"), &bounds, Arc::clone(&tally))
+            Upload::new(body("1234"), &bounds, Arc::clone(&tally), Arc::default())
                 .collect()
                 .await
                 .is_err()

@@ -185,10 +185,11 @@ impl Gate {
         if web_socket {
             heads::ask_for_web_socket(&mut head.headers);
         }
-        let put_in = self
-            .secrets
-            .put_in(&mut head, body, &url, &look, &reached.effect, web_socket)
-            .await;
+        let put_in = tokio::select! {
+            biased;
+            put_in = self.secrets.put_in(&mut head, body, &url, &look, &reached.effect, web_socket) => put_in,
+            () = reached.effect.cut().off() => Err(Stopped::revoked()),
+        };
         let (body, expected) = match put_in {
             Ok(put_in) => put_in,
             Err(stopped) => return Err(self.stop(stopped, reached.effect, &asked, false).await),
@@ -214,10 +215,15 @@ impl Gate {
             ..
         } = reached;
         let tally = Arc::<Tally>::default();
-        let request = request.map(|body| Upload::new(body, &bounds, Arc::clone(&tally)).boxed());
+        let cut = Arc::clone(effect.cut());
+        let request = request.map(|body| Upload::new(body, &bounds, Arc::clone(&tally), Arc::clone(&cut)).boxed());
         let deadline = bounds.deadline();
         effect.begin();
-        let sent = self.sent(request, link, &to, deadline).await;
+        let sent = tokio::select! {
+            biased;
+            sent = self.sent(request, link, &to, deadline) => sent,
+            () = cut.off() => Err(NoAnswer::Revoked),
+        };
         let (response, after) = match sent {
             Ok(sent) => sent,
             Err(_) if expected.was_misused() => return Err(self.stop(Stopped::misused(), effect, asked, true).await),
@@ -226,6 +232,8 @@ impl Gate {
                 effect.settle(false, why.as_str());
                 return Err(Refused::new(Refusal::new(id, code), asked.to_string()));
             }
+            Err(NoAnswer::Revoked) => return Err(revoked(effect, asked)),
+            Err(NoAnswer::Broken(_)) if cut.is_cut() => return Err(revoked(effect, asked)),
             Err(NoAnswer::Late) => return Err(past(effect, asked, "no answer in the time that it may take")),
             Err(NoAnswer::Broken(_)) if tally.is_over() => {
                 return Err(past(effect, asked, "the body is longer than it may be"));
@@ -326,6 +334,8 @@ async fn read_away(mut body: Received) {
 enum NoAnswer {
     /// The kept connection was closed, and no other came about.
     Unreached(UpstreamFault),
+    /// What allowed the request was revoked.
+    Revoked,
     /// It did not come in the time that it may take.
     Late,
     /// The server, or the request's body, broke off.
@@ -383,6 +393,17 @@ fn past(effect: Effect, asked: &Request, why: &str) -> Refused {
     Refused::new(refusal, asked.to_string()).because(why)
 }
 
+/// Refuses a request that was under way when what allowed it was revoked.
+fn revoked(effect: Effect, asked: &Request) -> Refused {
+    let refusal = Refusal {
+        id: effect.spent().decision(),
+        code: Code::PermitRefused,
+        word: None,
+    };
+    effect.settle(true, "no answer");
+    Refused::new(refusal, asked.to_string())
+}
+
 /// Goes on as a web socket, passed on unread.
 fn switch(mut response: Response<Incoming>, client: OnUpgrade, seat: Seat, effect: Effect) -> Response<Body> {
     let server = hyper::upgrade::on(&mut response);
@@ -398,6 +419,7 @@ fn switch(mut response: Response<Incoming>, client: OnUpgrade, seat: Seat, effec
                 // Both ends know how it ended; what counts here is how much went through.
                 _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
                 () = meter.idle() => {}
+                () = effect.cut().off() => {}
             }
         }
         effect.settle(true, format!("web socket, {meter}"));

@@ -18,6 +18,7 @@ mod caller;
 mod certificates;
 mod channel;
 mod config;
+mod cuts;
 mod dial;
 mod dns;
 mod door;

@@ -41,6 +41,11 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
+    /// What allowed the request was revoked.
+    pub(crate) fn revoked() -> Self {
+        stopped(Code::PermitRefused, crate::cuts::REVOKED)
+    }
+
     /// A stand-in was found in a body that was on its way.
     pub(crate) fn misused() -> Self {
         stopped(

@@ -141,6 +141,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     reached.effect.begin();
+    let cut = Arc::clone(reached.effect.cut());
     let meter = Meter::new();
     let server = Metered::new(reached.way, Arc::clone(&meter));
     let mut server = Pinned::new(server, reached.to.pins);
@@ -151,6 +152,8 @@ where
     let end = tokio::select! {
         passed = passed => passed.err().map_or_else(String::new, |fault| format!(", then {fault}")),
         () = meter.idle() => ", then silent for too long".into(),
+        // The settlement says so.
+        () = cut.off() => String::new(),
     };
     let refused = server.refused();
     let end = refused.map_or(end, |why| format!(", then {why}"));
@@ -187,7 +190,12 @@ impl Gate {
     {
         let act = self.tunnel_request(host, port).to_string();
         let server = if reached.match_server_name {
-            match self.compare_greeting(&mut client, early, host).await {
+            let cut = Arc::clone(reached.effect.cut());
+            let compared = tokio::select! {
+                compared = self.compare_greeting(&mut client, early, host) => compared,
+                () = cut.off() => Err((Code::PermitRefused, "before the client had greeted".into())),
+            };
+            match compared {
                 Ok(first) => pass(&mut client, &first, reached).await,
                 Err((code, why)) => {
                     reached.effect.settle(false, format!("no byte sent: {why}"));

@@ -87,9 +87,16 @@ impl Signalled {
             stops: Arc::default(),
             goes_on: Arc::default(),
         };
+        // Reading from a terminal that has gone does not come back: nobody would look at a flag.
+        let mut hung_up = signal_hook::iterator::Signals::new([SIGHUP])?;
+        std::thread::spawn(move || {
+            if hung_up.forever().next().is_some() {
+                Taken::give_back();
+                std::process::exit(128 + SIGHUP);
+            }
+        });
         for (signal, flag) in [
             (SIGTERM, &watched.ends),
-            (SIGHUP, &watched.ends),
             (SIGINT, &watched.ends),
             (SIGTSTP, &watched.stops),
             (SIGCONT, &watched.goes_on),

@@ -33,7 +33,10 @@ pub fn waits(waiting: &Asked) -> String {
 
 /// Runs the command.
 pub fn run(args: &ApproveArgs) -> Done {
-    let desk = PathDesk::new(Places::find()?);
+    let desk = match &args.at {
+        Some(socket) => PathDesk::at(Places::find()?, socket),
+        None => PathDesk::new(Places::find()?),
+    };
     let on_screen = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if args.question.is_none() && !args.list && !args.json && on_screen {
         return on_whole_screen(desk);

@@ -54,6 +54,8 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     let directory = worktree
         .as_ref()
         .map_or(directory, |worktree| worktree.directory.clone());
+    let resumed = args.resume.as_deref().map(|task| ordered(&places, task)).transpose()?;
+    let directory = resumed.as_ref().map_or(directory, |order| order.directory.clone());
     let seen = terminal::size();
     let size = seen.or(args.detach.then_some(UNSEEN));
     let tied = args.end_with_terminal || args.standalone || size.is_none();
@@ -77,6 +79,11 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         explain: args.explain_denials,
         ask: !args.no_ask && !args.standalone,
     };
+    let order = match &resumed {
+        Some(before) => again(before, order),
+        None => order,
+    };
+    let program = order.command.first().cloned().unwrap_or_default();
     let standalone = args.standalone.then(|| Standalone::begin(&places)).transpose()?;
     let mut link = Link::open(standalone.as_ref().map_or(&places, Standalone::places))?;
     if link.is_other_build() && !args.quiet {
@@ -99,6 +106,7 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     let mut told = Told {
         args,
         status,
+        program,
         refused: Refused::new(args.explain_denials && seen.is_none()),
         lasting: !tied,
         task: None,
@@ -142,10 +150,48 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     Ok(code)
 }
 
+/// What a task was ordered by that has ended.
+fn ordered(places: &Places, task: &str) -> Result<RunOrder, Failure> {
+    let id = task.parse().map_err(|_| {
+        Failure::usage(format!("`{}` is not the id of a task", bailiwick_model::visible(task)))
+            .hint("it stood in the first line of the run, and stands in `bailiwick log show`")
+    })?;
+    let mut link = Link::open(places)?;
+    link.say(&PersonCall::Ordered { task: id })?;
+    match link.hear()? {
+        PersonAnswer::Ordered(order) => Ok(*order),
+        PersonAnswer::Failed(fault) => Err(Failure::usage(fault.to_string())),
+        _ => Err(Failure::fault("the daemon answered something that was not asked")),
+    }
+}
+
+/// The same again: what is done and where is as before, the surroundings are those of now.
+fn again(before: &RunOrder, now: RunOrder) -> RunOrder {
+    RunOrder {
+        command: before.command.clone(),
+        preset: before.preset.clone(),
+        level: now.level.or(before.level),
+        publish: if now.publish.is_empty() {
+            before.publish.clone()
+        } else {
+            now.publish
+        },
+        devices: if now.devices.is_empty() {
+            before.devices.clone()
+        } else {
+            now.devices
+        },
+        ask: now.ask && before.ask,
+        ..now
+    }
+}
+
 /// What the person is told of a run, and what is kept to be told at its end.
 struct Told<'a> {
     args: &'a RunArgs,
     status: &'a mut StatusFile,
+    /// The program.
+    program: String,
     refused: Refused,
     /// True when the agent goes on when the person goes.
     lasting: bool,
@@ -182,8 +228,7 @@ impl super::company::Hears for Told<'_> {
             }
             PersonAnswer::Waits(_) => {}
             PersonAnswer::Failed(fault) => {
-                let program = self.args.command.first().map_or("", String::as_str);
-                return Err(not_started(&fault, program));
+                return Err(not_started(&fault, &self.program));
             }
             _ => return Err(Failure::fault("the daemon answered something that was not asked")),
         }

@@ -226,7 +226,7 @@ fn hear_pairs(mut control: Channel, joining: &PairSender) {
 }
 
 /// Most descriptors that a gate may hold.
-const DESCRIPTORS: u64 = 16_384;
+const DESCRIPTORS: u64 = 65_536;
 
 /// What looking up names needs to read (resolver(5), nsswitch.conf(5)).
 const READABLE: [&str; 10] = [

@@ -81,6 +81,11 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
         "hours in time zones are reckoned where rules are, from a database that is built in; people read and write local times",
     ),
     (
+        "totp-rs",
+        &["bailiwick"],
+        "codes of people without an account here are checked where their secrets are: in the daemon",
+    ),
+    (
         "psl",
         &["policy", "proxy"],
         "who owns a domain is asked where rules are read, and where cookies are kept",
