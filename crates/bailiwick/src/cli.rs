@@ -36,12 +36,24 @@ Exit codes: the agent's own; 125 not started, 126 its program cannot be started,
 /// Examples of `approve`.
 const APPROVE_EXAMPLES: &str = "\
 Examples:
-  bailiwick approve                  what waits, whole
-  bailiwick approve q-5b0f           yes: to just that, once
-  bailiwick approve --no q-5b0f      no
+  bailiwick approve                        what waits, on the whole screen, to be answered there
+  bailiwick approve --list                 what waits, and what a yes to it may cover
+  bailiwick approve q-5b0f                 yes: to just that, once
+  bailiwick approve q-5b0f --offer 2 --times 3 --for \"10 min\"
+  bailiwick approve q-5b0f --no --word \"use the staging host\"
+  bailiwick approve q-5b0f --more \"what is this for?\"
 
-Silence is a no when the deadline comes. A yes covers the act as it is shown, once, for that task.
+Silence is a no when the deadline comes. A yes covers what its sentence says, and nothing else.
 Exit codes: 0 answered, or nothing waits; 4 something waits.";
+
+/// Examples of `console`.
+const CONSOLE_EXAMPLES: &str = "\
+Examples:
+  bailiwick console                  serves until ctrl-c, and prints a link to log in by, once
+  bailiwick console --open           opens it in your browser
+  bailiwick console link             another link to the console that runs
+
+It listens on this machine's loopback only. docs/console.md says how it is kept from agents.";
 
 /// Examples of `give`.
 const GIVE_EXAMPLES: &str = "\
@@ -94,6 +106,8 @@ enum Command {
     Grants(GrantsCommand),
     /// Inside: say something to the person about a question
     Tell(TellArgs),
+    /// Show all that waits and runs on a web page of this machine
+    Console(ConsoleArgs),
     /// Hand copies of files to a running task
     Give(GiveArgs),
     /// Write a commented bailiwick.toml that fits this project
@@ -252,6 +266,9 @@ pub struct ApproverAddArgs {
 pub struct ApproveArgs {
     /// The question, or the beginning of its id; without one the questions are shown
     pub question: Option<String>,
+    /// List the questions, also on a terminal
+    #[arg(long, conflicts_with = "question")]
+    pub list: bool,
     /// Say no
     #[arg(long, requires = "question")]
     pub no: bool,
@@ -335,6 +352,32 @@ pub struct TellArgs {
     /// The words
     #[arg(required = true)]
     pub words: Vec<String>,
+}
+
+/// What `console` takes.
+#[derive(Debug, Args)]
+#[command(after_help = CONSOLE_EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct ConsoleArgs {
+    /// The port on 127.0.0.1; without it any that is free
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Open it in your browser
+    #[arg(long)]
+    pub open: bool,
+    /// What to do with the console that runs
+    #[command(subcommand)]
+    pub part: Option<ConsoleCommand>,
+}
+
+/// The parts of `console`.
+#[derive(Debug, Subcommand)]
+pub enum ConsoleCommand {
+    /// Print another link to log in by, once
+    Link {
+        /// Open it in your browser
+        #[arg(long)]
+        open: bool,
+    },
 }
 
 /// What `give` takes.
@@ -600,14 +643,6 @@ pub struct JsonArg {
     pub json: bool,
 }
 
-fn scope(word: &str) -> Result<bailiwick_gate::desk::Scope, String> {
-    match word {
-        "task" => Ok(bailiwick_gate::desk::Scope::Task),
-        "context" => Ok(bailiwick_gate::desk::Scope::Context),
-        _ => Err("it is `task` (this task) or `context` (every task of this context)".into()),
-    }
-}
-
 fn level(word: &str) -> Result<Level, String> {
     Level::parse(word).ok_or_else(|| {
         let known = Level::ALL.map(Level::as_str).join(", ");
@@ -643,6 +678,7 @@ pub fn run() -> Done {
         Command::Approver(command) => commands::approver::run(&command),
         Command::Grants(command) => commands::grants::run(&command),
         Command::Tell(args) => commands::tell::run(&args),
+        Command::Console(args) => commands::console::run(&args),
         Command::Give(args) => commands::give::run(&args),
         Command::Init(args) => commands::init::run(&args),
         Command::Login(args) => commands::login::run(&args),

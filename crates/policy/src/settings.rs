@@ -74,6 +74,8 @@ pub struct Settings {
     pub approver: Option<ProgramApprover>,
     /// How long a question waits for its answer, in seconds: the least of all layers.
     pub ask_deadline: Option<u64>,
+    /// Whether a question is told on the person's desktop; none where that goes by whether there is one. A no of any layer holds.
+    pub notify: Option<bool>,
     /// The most memory, in bytes.
     pub memory: Option<u64>,
     /// The most processes at one time.
@@ -136,6 +138,10 @@ impl Settings {
         self.oversight.merge(other.oversight);
         self.approver = other.approver.or(self.approver.take());
         self.ask_deadline = least(self.ask_deadline, other.ask_deadline);
+        self.notify = match (self.notify, other.notify) {
+            (Some(one), Some(other)) => Some(one && other),
+            (one, other) => one.or(other),
+        };
         self.memory = least(self.memory, other.memory);
         self.processes = least(self.processes, other.processes);
         self.hosts.extend(other.hosts);

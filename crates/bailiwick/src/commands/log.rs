@@ -111,7 +111,8 @@ fn print_record(index: u64, record: &Record, json: bool) {
     tellln!("{line}");
 }
 
-fn sentence(event: &Event) -> String {
+/// What a record says, as one sentence. Not in visible form.
+pub fn sentence(event: &Event) -> String {
     match event {
         Event::Opened {
             build,

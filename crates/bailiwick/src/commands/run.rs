@@ -1,5 +1,6 @@
 //! `bailiwick run`: says what will hold, starts the agent through the daemon, and stands between it and the terminal.
 
+use std::io::IsTerminal as _;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,11 +8,13 @@ use std::process::ExitCode;
 use bailiwick_gate::LaunchFault;
 use bailiwick_model::{AbsPath, Code, Level};
 
+use super::at_terminal::Asker;
 use super::company::{Company, Left, Pipes, say_alone};
 use super::refused::Refused;
 use super::status_file::StatusFile;
 use crate::cli::RunArgs;
 use crate::daemon::Standalone;
+use crate::desk::PathDesk;
 use crate::failure::{Done, Exit, Failure};
 use crate::git::settings::GitSettings;
 use crate::git::worktree::Worktree;
@@ -109,6 +112,10 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         task: None,
         level: Level::Process,
         has_terminal: size.is_some(),
+        asker: match size {
+            None => Asker::begin(PathDesk::new(places.clone()), company.hold()),
+            Some(_) => None,
+        },
     };
     let code = match company.accompany(&mut link, pipes, &mut told)? {
         Left::Ended {
@@ -193,6 +200,8 @@ struct Told<'a> {
     level: Level,
     /// True when the agent has the person's terminal.
     has_terminal: bool,
+    /// Asks at the terminal of this command, where the agent has none.
+    asker: Option<Asker>,
 }
 
 impl super::company::Hears for Told<'_> {
@@ -210,7 +219,13 @@ impl super::company::Hears for Told<'_> {
             }
             PersonAnswer::Refused(refused) => self.refused.hear(*refused),
             // An agent that has the terminal draws on it: there `status` and `approve` tell.
-            PersonAnswer::Waits(waiting) if !self.has_terminal => crate::talk::talk(&super::approve::waits(&waiting)),
+            PersonAnswer::Waits(waiting) if !self.has_terminal => {
+                let asks = self.asker.as_ref().is_some_and(|asker| asker.ask(&waiting));
+                // Where talk goes to the same terminal, the question stands there already.
+                if !asks || !std::io::stderr().is_terminal() {
+                    crate::talk::talk(&super::approve::waits(&waiting));
+                }
+            }
             PersonAnswer::Waits(_) => {}
             PersonAnswer::Failed(fault) => {
                 return Err(not_started(&fault, &self.program));

@@ -8,6 +8,7 @@ pub mod approvers;
 mod attend;
 mod auditor;
 pub mod believed;
+mod bell;
 mod broker;
 mod chores;
 mod colleagues;
@@ -33,7 +34,7 @@ pub mod secret;
 mod signature;
 pub mod spare;
 mod standin;
-mod surroundings;
+pub mod surroundings;
 pub mod task;
 mod told;
 mod vault;
@@ -93,6 +94,8 @@ pub struct Daemon {
     pub unheard: attend::Unheard,
     /// What changes for people who answer questions, and who of them is there.
     pub moved: Arc<questions::Moved>,
+    /// Tells people on their desktops.
+    pub ringer: bell::Ringer,
     /// Who else may answer.
     pub approvers: approvers::Approvers,
     /// The socket for other users of this machine.
@@ -313,6 +316,7 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
         refusals,
         unheard: attend::Unheard::default(),
         moved: Arc::default(),
+        ringer: bell::Ringer::default(),
         approvers,
         colleagues: Mutex::default(),
         auditor,

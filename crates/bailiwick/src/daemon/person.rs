@@ -145,7 +145,8 @@ pub(super) fn failed(code: Code, what: &str, cause: &str) -> PersonAnswer {
     })
 }
 
-fn is_person(socket: &UnixStream) -> Result<(), Ended> {
+/// True for a peer that is the same user, outside every fence.
+pub fn is_person(socket: &UnixStream) -> Result<(), Ended> {
     let peer = rustix::net::sockopt::socket_peercred(socket)?;
     if peer.uid != rustix::process::geteuid() {
         return Err(std::io::Error::other("the peer is another user"));

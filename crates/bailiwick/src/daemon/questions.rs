@@ -174,6 +174,12 @@ fn tell_attending(daemon: &Daemon, told: &Receiver<Box<Waiting>>) {
         while known.len() > TO_BE_KEPT {
             known.pop_first();
         }
+        let bell = lock(&daemon.running)
+            .get(&waiting.request.task)
+            .and_then(|handle| handle.bell.clone());
+        if let Some(bell) = bell {
+            daemon.ringer.tell(&bell, &daemon.mediator.shown((*waiting).clone()));
+        }
         let begun = Instant::now();
         let attended = loop {
             let handle = lock(&daemon.running).get(&waiting.request.task).cloned();

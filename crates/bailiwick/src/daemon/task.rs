@@ -23,6 +23,7 @@ use bailiwick_proxy::{Authority, Config};
 
 use super::attend::Attendance;
 use super::believed::Believed;
+use super::bell::Bell;
 use super::kept::Kept;
 use super::logins::Shared;
 use super::plan::{self, Granted, Materials};
@@ -54,6 +55,8 @@ pub struct Handle {
     pub attendance: Arc<Attendance>,
     /// Its terminal, if it has one.
     pub screen: Option<Arc<Screen>>,
+    /// Where its person can be told on their desktop.
+    pub bell: Option<Bell>,
     /// Its rules.
     pub policy: Arc<Policy>,
     /// True once its hours are over, and it is being ended for that.
@@ -614,6 +617,7 @@ fn begin(
         fence,
         attendance: Arc::default(),
         screen,
+        bell: Bell::of(policy.settings().notify, &order.environment),
         policy: Arc::clone(policy),
         closed: Arc::default(),
         shared: shared.clone(),

@@ -35,9 +35,12 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("fence", "gate", "implements the trait `Launch`"),
     ("proxy", "model", "hosts, URLs, requests"),
     ("proxy", "gate", "asks through the client"),
+    ("tui", "model", "ids, moments and answers are its words"),
+    ("tui", "gate", "shows what a `Desk` has, and answers there"),
     ("commands", "model", "commands and their normal forms are its words"),
     ("commands", "gate", "implements the trait `Reading`"),
     ("bailiwick", "commands", "reads commands for rules, questions and hooks"),
+    ("bailiwick", "tui", "hands it the desk over the daemon's socket"),
     ("bailiwick", "model", "composes"),
     ("bailiwick", "gate", "composes: channels and clocks"),
     ("bailiwick", "policy", "loads rules, shows and checks them"),
@@ -74,8 +77,8 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "jiff",
-        &["policy"],
-        "hours in time zones are reckoned where rules are, from a database that is built in",
+        &["policy", "bailiwick", "tui"],
+        "hours in time zones are reckoned where rules are, from a database that is built in; people read and write local times",
     ),
     (
         "totp-rs",
@@ -131,7 +134,8 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ),
     ("nix", &["fence"], "see `rustix`: one is enough"),
     ("ed25519-dalek", &["ledger"], "one room signs"),
-    ("clap", &["bailiwick"], "one room talks to people"),
+    ("clap", &["bailiwick"], "one room reads the command line"),
+    ("ratatui*", &["tui"], "one room draws on the person's terminal"),
     (
         "rustix",
         &["fence", "bailiwick", "ledger", "proxy", "testkit"],
