@@ -19,6 +19,7 @@ mod line;
 mod link;
 mod made;
 mod own;
+mod papers;
 mod places;
 mod promises;
 mod protocol;

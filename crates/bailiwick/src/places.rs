@@ -25,6 +25,9 @@ pub struct Places {
 /// The daemon's socket, in the state folder.
 const SOCKET: &str = "daemon.sock";
 
+/// The console's socket, in the state folder.
+const CONSOLE_SOCKET: &str = "console.sock";
+
 /// Longest path of a socket, in bytes.
 const MAX_SOCKET_PATH: usize = 107;
 
@@ -78,18 +81,43 @@ impl Places {
         self.state.join(SOCKET)
     }
 
-    /// Calls with a path to that socket that is short enough for one: the kernel takes 107 bytes (unix(7)), and a long
-    /// state folder is reached by an open descriptor of it instead.
+    /// Calls with a path to that socket that is short enough for one.
     pub fn at_socket<T>(&self, call: impl FnOnce(&Path) -> std::io::Result<T>) -> std::io::Result<T> {
+        self.at(SOCKET, call)
+    }
+
+    /// The socket on which a console that runs is asked for a link.
+    pub fn console_socket(&self) -> PathBuf {
+        self.state.join(CONSOLE_SOCKET)
+    }
+
+    /// Calls with a path to that socket that is short enough for one.
+    pub fn at_console_socket<T>(&self, call: impl FnOnce(&Path) -> std::io::Result<T>) -> std::io::Result<T> {
+        self.at(CONSOLE_SOCKET, call)
+    }
+
+    /// Held by the one console.
+    pub fn console_lock(&self) -> PathBuf {
+        self.state.join("console.lock")
+    }
+
+    /// The page that sends a browser on to a console's link, for as long as the link can be used.
+    pub fn console_page(&self) -> PathBuf {
+        self.state.join("console.html")
+    }
+
+    /// A socket's path that is short enough for one: the kernel takes 107 bytes (unix(7)), and a long state folder is reached
+    /// by an open descriptor of it instead.
+    fn at<T>(&self, name: &str, call: impl FnOnce(&Path) -> std::io::Result<T>) -> std::io::Result<T> {
         use std::os::fd::AsRawFd;
         use std::os::unix::ffi::OsStrExt;
-        let path = self.socket();
+        let path = self.state.join(name);
         if path.as_os_str().as_bytes().len() <= MAX_SOCKET_PATH {
             return call(&path);
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&self.state, flags, Mode::empty())?;
-        call(&PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd())))
+        call(&PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())))
     }
 
     /// Held by the one daemon.
@@ -182,6 +210,9 @@ impl Places {
             place(self.socket(), "where the daemon hears you", true),
             place(self.lock(), "held by the daemon", true),
             place(self.daemon_talk(), "what the daemon says", true),
+            place(self.console_socket(), "where a console is asked for links", true),
+            place(self.console_lock(), "held by the console", true),
+            place(self.console_page(), "what opens a browser for the console", true),
         ]
     }
 }

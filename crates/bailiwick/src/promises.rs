@@ -161,12 +161,9 @@ pub const PROMISES: [Promise; 14] = [
     Promise {
         id: "P8",
         name: "exact yes",
-        how: Some("a yes is for the one request that was shown, once"),
+        how: Some("a yes is a grant for what was shown, in those terms, and answers only what was asked"),
         fence: false,
-        lacks: &[(
-            Lack::Build,
-            "wider answers, other approvers and questions that outlive the daemon are still to come",
-        )],
+        lacks: NONE_YET,
     },
     Promise {
         id: "P9",
@@ -191,9 +188,9 @@ pub const PROMISES: [Promise; 14] = [
     Promise {
         id: "P11",
         name: "revocable",
-        how: Some("a task is ended whole within a second"),
+        how: Some("a task is ended whole within a second, and a grant that ends cuts off what goes on under it"),
         fence: true,
-        lacks: &[(Lack::Build, "single grants are not given yet")],
+        lacks: &[(Lack::Build, "a file that was opened under a grant stays open")],
     },
     Promise {
         id: "P12",

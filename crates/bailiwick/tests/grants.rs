@@ -122,7 +122,7 @@ const COMMANDS: &str =
     "extends = [\"coding\"]\n[commands]\nask = [\"touch\", \"git\", \"rm\"]\n[questions]\ndeadline = \"1 h\"\n";
 
 #[test]
-fn p8_c045_what_was_stored_is_what_was_shown_and_covers_no_more() {
+fn c045_what_was_stored_is_what_was_shown_and_covers_no_more() {
     for kit in [Bailiwick::new(), Bailiwick::as_ordinary_user()] {
         asking(&kit, COMMANDS);
         let mut shell = Talking::begin(&kit);
@@ -179,7 +179,7 @@ fn p8_c045_what_was_stored_is_what_was_shown_and_covers_no_more() {
 }
 
 #[test]
-fn p8_c050_equal_questions_are_answered_one_by_one_or_by_one_grant() {
+fn c050_equal_questions_are_answered_one_by_one_or_by_one_grant() {
     let kit = Bailiwick::new();
     asking(&kit, COMMANDS);
     for wide in [false, true] {
@@ -209,7 +209,7 @@ fn p8_c050_equal_questions_are_answered_one_by_one_or_by_one_grant() {
 }
 
 #[test]
-fn p8_c051_grants_and_questions_outlive_a_daemon_that_is_killed() {
+fn c051_grants_and_questions_outlive_a_daemon_that_is_killed() {
     for kit in [Bailiwick::new(), Bailiwick::as_ordinary_user()] {
         asking(&kit, COMMANDS);
         let mut shell = Talking::begin(&kit);
@@ -278,7 +278,7 @@ fn endless() -> (u16, Arc<AtomicU64>) {
 }
 
 #[test]
-fn p11_c053_a_grant_ends_in_the_middle_of_a_download() {
+fn c053_a_grant_ends_in_the_middle_of_a_download() {
     for (end, kit) in [("time", Bailiwick::new()), ("revoked", Bailiwick::as_ordinary_user())] {
         let (port, count) = endless();
         asking(
@@ -323,6 +323,37 @@ fn p11_c053_a_grant_ends_in_the_middle_of_a_download() {
             "grant revoked by "
         };
         assert!(log.contains(told) && log.contains("1 cut off"), "{log}");
+    }
+}
+
+#[test]
+fn p11_a_command_that_runs_outside_ends_with_its_grant() {
+    for kit in [Bailiwick::new(), Bailiwick::as_ordinary_user()] {
+        asking(
+            &kit,
+            "extends = [\"coding\"]\n[[broker]]\nrun = \"sleep *\"\nask = true\n[questions]\ndeadline = \"1 h\"\n",
+        );
+        let mut shell = Talking::begin(&kit);
+        shell.line("sleep 1000; echo it ended with $?");
+        let asked = question(&kit, "broker sleep 1000");
+        let always = offer(
+            &asked,
+            "may have sleep 1000 run outside, with more authority than it has itself, in just these words",
+        );
+        kit.run(&["approve", id(&asked), "--offer", &always, "--scope", "context"])
+            .ok();
+        let tasks = || -> Value { serde_json::from_str(&kit.run(&["status", "--json"]).ok().stdout).unwrap() };
+        let runs = || tasks()["daemon"]["tasks"].as_array().unwrap().len();
+        assert!(until(|| runs() == 2), "it runs outside");
+        let grant = grants(&kit).remove(0);
+        let begun = Instant::now();
+        kit.run(&["grants", "revoke", grant["id"].as_str().unwrap()]).ok();
+        let said = shell.says("it ended with ");
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(!said.contains("it ended with 0"), "{said}");
+        assert!(until(|| runs() == 1));
+        let log = kit.run(&["log", "show"]).ok().stdout;
+        assert!(log.contains("grant revoked by ") && log.contains("1 cut off"), "{log}");
     }
 }
 
@@ -399,7 +430,7 @@ fn draws(text: &str) -> Option<char> {
 }
 
 #[test]
-fn p8_c048_what_is_asked_about_draws_nothing_anywhere() {
+fn c048_what_is_asked_about_draws_nothing_anywhere() {
     let kit = Bailiwick::new();
     let origin = Origin::start();
     asking(
@@ -443,7 +474,7 @@ fn p8_c048_what_is_asked_about_draws_nothing_anywhere() {
 }
 
 #[test]
-fn p8_c047_nothing_of_a_long_command_is_left_out() {
+fn c047_nothing_of_a_long_command_is_left_out() {
     let kit = Bailiwick::new();
     asking(
         &kit,

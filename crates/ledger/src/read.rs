@@ -79,6 +79,26 @@ pub fn read(folder: &Path) -> Result<Records, ReadFault> {
 }
 
 impl Records {
+    /// How many records there are.
+    pub fn size(&self) -> u64 {
+        let tail = u64::try_from(self.tail.len()).unwrap_or(u64::MAX);
+        self.tail_start.saturating_add(tail)
+    }
+
+    /// The same records from that one on: those before it are not read. For whoever has read none yet.
+    #[must_use]
+    pub fn starting_at(mut self, record: u64) -> Self {
+        let begin = record.min(self.tail_start);
+        // What is written in whole tiles is read a tile at a time.
+        self.next = if begin == self.tail_start {
+            begin
+        } else {
+            begin - begin % WIDTH
+        };
+        while self.next < record && matches!(self.next_entry(), Some(Ok(_))) {}
+        self
+    }
+
     /// Takes in the next bundle of records, or the tail; false at the end.
     fn refill(&mut self) -> Result<bool, ReadFault> {
         if self.next == self.tail_start {
@@ -111,10 +131,9 @@ impl Records {
     }
 }
 
-impl Iterator for Records {
-    type Item = Result<(u64, Record), ReadFault>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl Records {
+    /// The next entry, and which it is.
+    fn next_entry(&mut self) -> Option<Result<(u64, Vec<u8>), ReadFault>> {
         let entry = match self.held.next() {
             Some(entry) => entry,
             None if self.ended => return None,
@@ -129,6 +148,18 @@ impl Iterator for Records {
         };
         let record = self.next;
         self.next += 1;
+        Some(Ok((record, entry)))
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<(u64, Record), ReadFault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (record, entry) = match self.next_entry()? {
+            Ok(next) => next,
+            Err(fault) => return Some(Err(fault)),
+        };
         let read = serde_json::from_slice(&entry);
         Some(read.map(|read| (record, read)).map_err(|error| ReadFault::Malformed {
             record,

@@ -96,7 +96,8 @@ impl Grant {
     fn covers(&self, request: &Request, now: Millis) -> bool {
         match &self.only {
             Some(digest) => !self.has_expired(now) && digest_of(request) == *digest,
-            None => covers(&self.capability, request, now),
+            // What is laid into a fence whole cannot be taken back: no grant that may end gives that.
+            None => !matches!(request.resource, Resource::Tree(_)) && covers(&self.capability, request, now),
         }
     }
 

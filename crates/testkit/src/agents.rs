@@ -156,19 +156,23 @@ fn folder_of(program: &Path) -> PathBuf {
 
 /// Finds a program in the cache of `./scripts/test`, then along `PATH`.
 fn find(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    caches()
+        .into_iter()
+        .map(|cache| cache.join("node_modules/.bin"))
+        .chain(std::env::split_paths(&path))
+        .map(|folder| folder.join(name))
+        .find(|program| program.is_file())
+        .unwrap_or_else(|| panic!("the program `{name}` is not installed: run ./scripts/test, which installs it"))
+}
+
+/// Where `./scripts/test` installs what tests need.
+pub(crate) fn caches() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let caches = [
         variable("BAILIWICK_TEST_CACHE"),
         Some(PathBuf::from("/var/cache/bailiwick-test")),
         variable("HOME").map(|home| home.join(".cache/bailiwick-test")),
     ];
-    let path = variable("PATH").unwrap_or_default();
-    caches
-        .into_iter()
-        .flatten()
-        .map(|cache| cache.join("node_modules/.bin"))
-        .chain(std::env::split_paths(&path))
-        .map(|folder| folder.join(name))
-        .find(|program| program.is_file())
-        .unwrap_or_else(|| panic!("the program `{name}` is not installed: run ./scripts/test, which installs it"))
+    caches.into_iter().flatten().collect()
 }

@@ -12,6 +12,7 @@
 )]
 
 mod agents;
+mod chromium;
 mod container;
 mod dns;
 mod git_server;
@@ -25,6 +26,7 @@ mod user;
 mod web;
 
 pub use agents::{Agent, claude, codex, gemini, goose, opencode};
+pub use chromium::{Chromium, Look, Tab};
 pub use dns::DnsSink;
 pub use git_server::GitServer;
 pub use origin::{Listener, Origin};

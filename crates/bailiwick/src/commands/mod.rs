@@ -1,10 +1,13 @@
 //! The person's commands, one file each.
 
 pub mod approve;
+pub mod approver;
+pub mod at_terminal;
 pub mod attach;
 pub mod can;
 pub mod choose;
 pub mod company;
+pub mod console;
 pub mod doctor;
 pub mod explain;
 pub mod give;

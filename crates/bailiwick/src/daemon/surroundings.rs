@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p8_c053_a_clock_that_is_set_back_lengthens_nothing() {
+    fn c053_a_clock_that_is_set_back_lengthens_nothing() {
         let clock = SteadyClock::default();
         let begin = Instant::now();
         let after = |millis| begin + Duration::from_millis(millis);

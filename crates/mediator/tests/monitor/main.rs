@@ -12,6 +12,7 @@ mod differential;
 mod gates;
 mod grants;
 mod house;
+mod offers;
 mod properties;
 mod questions;
 mod redeem;

@@ -182,15 +182,17 @@ fn p8_many_yeses_leave_no_grant_behind() {
         says(bailiwick_model::Verdict::Ask, 2),
         Millis(u64::MAX),
     );
-    assert!(!grant.answers(&request("write /a"), &ask, house.now()));
+    assert!(!grant.answers(&request("write /a"), &ask, "dana", house.now()));
     assert!(grant.answers(
         &request("write /a"),
         &says(bailiwick_model::Verdict::Ask, 2),
+        "dana",
         house.now()
     ));
     assert!(!grant.answers(
         &request("write /b"),
         &says(bailiwick_model::Verdict::Ask, 2),
+        "dana",
         house.now()
     ));
 }

@@ -60,7 +60,7 @@ fn c070_unknown_keys_name_the_nearest() {
     );
     says(
         "write = [\".\"]\n",
-        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `commands`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `oversight`, `questions`, `state`, `broker`, `secret`",
+        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `commands`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `oversight`, `approver`, `questions`, `state`, `broker`, `secret`",
     );
 }
 
@@ -452,4 +452,16 @@ fn p4_a_site_is_what_one_owner_has() {
         "2:12: `github.io` is a public suffix: everybody can have names below it | write a domain that has one owner, as in \
          `site:example.github.io`",
     );
+}
+
+#[test]
+fn c070_whether_a_question_is_told_is_yes_or_no() {
+    says(
+        "[questions]\nnotify = \"always\"\n",
+        "2:10: `notify` must be `true` or `false`, not a text",
+    );
+    let notify = |text: &str| project(text).unwrap().settings().notify;
+    assert_eq!(notify(""), None);
+    assert_eq!(notify("[questions]\nnotify = true\n"), Some(true));
+    assert_eq!(notify("[questions]\nnotify = false\n"), Some(false));
 }

@@ -35,9 +35,15 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("fence", "gate", "implements the trait `Launch`"),
     ("proxy", "model", "hosts, URLs, requests"),
     ("proxy", "gate", "asks through the client"),
+    ("tui", "model", "ids, moments and answers are its words"),
+    ("tui", "gate", "shows what a `Desk` has, and answers there"),
     ("commands", "model", "commands and their normal forms are its words"),
     ("commands", "gate", "implements the trait `Reading`"),
     ("bailiwick", "commands", "reads commands for rules, questions and hooks"),
+    ("bailiwick", "tui", "hands it the desk over the daemon's socket"),
+    ("console", "model", "shows ids, times and acts"),
+    ("console", "gate", "is built on the trait `Desk`"),
+    ("bailiwick", "console", "serves it, with a desk and papers"),
     ("bailiwick", "model", "composes"),
     ("bailiwick", "gate", "composes: channels and clocks"),
     ("bailiwick", "policy", "loads rules, shows and checks them"),
@@ -74,8 +80,13 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "jiff",
-        &["policy"],
-        "hours in time zones are reckoned where rules are, from a database that is built in",
+        &["policy", "bailiwick", "tui"],
+        "hours in time zones are reckoned where rules are, from a database that is built in; people read and write local times",
+    ),
+    (
+        "totp-rs",
+        &["bailiwick"],
+        "codes of people without an account here are checked where their secrets are: in the daemon",
     ),
     (
         "psl",
@@ -99,10 +110,12 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "hyper*",
-        &["proxy", "benches"],
-        "hostile HTTP is parsed in the supervisor only; measurements have both ends",
+        &["proxy", "console", "benches"],
+        "hostile HTTP is parsed in the supervisor, browsers' in the console's process; measurements have both ends",
     ),
-    ("http-body-util", &["proxy", "benches"], "goes with hyper"),
+    ("http-body-util", &["proxy", "console", "benches"], "goes with hyper"),
+    ("axum", &["console"], "pages are served from one room"),
+    ("maud", &["console"], "one template library, which escapes"),
     (
         "rustls*",
         &["proxy", "testkit", "benches"],
@@ -126,7 +139,8 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ),
     ("nix", &["fence"], "see `rustix`: one is enough"),
     ("ed25519-dalek", &["ledger"], "one room signs"),
-    ("clap", &["bailiwick"], "one room talks to people"),
+    ("clap", &["bailiwick"], "one room reads the command line"),
+    ("ratatui*", &["tui"], "one room draws on the person's terminal"),
     (
         "rustix",
         &["fence", "bailiwick", "ledger", "proxy", "testkit"],
@@ -134,7 +148,7 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "tokio",
-        &["proxy", "store", "bailiwick", "benches"],
+        &["proxy", "store", "console", "bailiwick", "benches"],
         "the launcher and the deciding ring have no runtime",
     ),
 ];
