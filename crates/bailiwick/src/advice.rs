@@ -184,6 +184,15 @@ pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<
             "a person says yes with `bailiwick approve` while it waits; or allow it at {}:{}",
             rule.file, rule.line
         )),
+        (Code::OutOfHours, Some(rule)) => Some(format!("wait; or widen the hours at {}:{}", rule.file, rule.line)),
+        (Code::NobodyPresent, Some(rule)) => Some(format!(
+            "have them open `bailiwick approve` or the console; or take `{}` out at {}:{}",
+            rule.act, rule.file, rule.line
+        )),
+        (Code::FourEyes, Some(rule)) => Some(format!(
+            "two people say yes while it waits; or take `{}` out at {}:{}",
+            rule.act, rule.file, rule.line
+        )),
         _ => None,
     }
 }

@@ -36,11 +36,14 @@ Exit codes: the agent's own; 125 not started, 126 its program cannot be started,
 /// Examples of `approve`.
 const APPROVE_EXAMPLES: &str = "\
 Examples:
-  bailiwick approve                  what waits, whole
-  bailiwick approve q-5b0f           yes: to just that, once
-  bailiwick approve --no q-5b0f      no
+  bailiwick approve                        what waits, on the whole screen, to be answered there
+  bailiwick approve --list                 what waits, and what a yes to it may cover
+  bailiwick approve q-5b0f                 yes: to just that, once
+  bailiwick approve q-5b0f --offer 2 --times 3 --for \"10 min\"
+  bailiwick approve q-5b0f --no --word \"use the staging host\"
+  bailiwick approve q-5b0f --more \"what is this for?\"
 
-Silence is a no when the deadline comes. A yes covers the act as it is shown, once, for that task.
+Silence is a no when the deadline comes. A yes covers what its sentence says, and nothing else.
 Exit codes: 0 answered, or nothing waits; 4 something waits.";
 
 /// Examples of `console`.
@@ -95,6 +98,9 @@ enum Command {
     Stop(StopArgs),
     /// Show what waits for you, or answer it
     Approve(ApproveArgs),
+    /// Say who else may answer your questions
+    #[command(subcommand)]
+    Approver(ApproverCommand),
     /// Show, give, narrow or revoke grants: yeses that hold for more than one request
     #[command(subcommand)]
     Grants(GrantsCommand),
@@ -178,6 +184,9 @@ pub struct RunArgs {
     /// Ask nobody: what a rule would ask is refused at once
     #[arg(long)]
     pub no_ask: bool,
+    /// Start again what a task ran that has ended, in the same place: with what its context keeps, and this terminal
+    #[arg(long, value_name = "TASK", conflicts_with_all = ["preset", "worktree", "standalone"])]
+    pub resume: Option<String>,
     /// Say what was refused, why, and what line would allow it: at once without a terminal, else at the end
     #[arg(long)]
     pub explain_denials: bool,
@@ -186,7 +195,8 @@ pub struct RunArgs {
     pub status_file: Option<PathBuf>,
     /// The program and its arguments
     #[arg(
-        required = true,
+        required_unless_present = "resume",
+        conflicts_with = "resume",
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "PROGRAM"
@@ -211,15 +221,60 @@ pub struct StopArgs {
     pub now: bool,
 }
 
+/// What can be said of those who may answer.
+#[derive(Debug, Subcommand)]
+pub enum ApproverCommand {
+    /// Enrol somebody: another user of this machine, or somebody who shows codes on the console
+    Add(ApproverAddArgs),
+    /// List who is enrolled
+    List(JsonArg),
+    /// Take somebody from the list
+    Remove {
+        /// The name
+        name: String,
+    },
+    /// Name the folder in which other users find the socket to answer by
+    Socket {
+        /// The folder: nobody but you may write there
+        #[arg(required_unless_present = "off", conflicts_with = "off")]
+        folder: Option<PathBuf>,
+        /// No such socket
+        #[arg(long)]
+        off: bool,
+    },
+    /// Let the program of `approver = [...]` answer again, after it was suspended
+    Again,
+}
+
+/// What `approver add` takes.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("how").required(true)))]
+pub struct ApproverAddArgs {
+    /// The name, as rules have it
+    pub name: String,
+    /// The user of this machine that they are
+    #[arg(long, value_name = "UNIX", group = "how")]
+    pub user: Option<String>,
+    /// They show codes (RFC 6238): prints once what their program for codes is to be told
+    #[arg(long, group = "how")]
+    pub totp: bool,
+}
+
 /// What `approve` takes.
 #[derive(Debug, Args)]
 #[command(after_help = APPROVE_EXAMPLES)]
 pub struct ApproveArgs {
     /// The question, or the beginning of its id; without one the questions are shown
     pub question: Option<String>,
+    /// List the questions, also on a terminal
+    #[arg(long, conflicts_with = "question")]
+    pub list: bool,
     /// Say no
     #[arg(long, requires = "question")]
     pub no: bool,
+    /// Answer the questions of another user, who has enrolled you: by this socket
+    #[arg(long, value_name = "SOCKET")]
+    pub at: Option<PathBuf>,
     /// With a no: say this to the agent
     #[arg(long, requires = "no", value_name = "WORDS")]
     pub word: Option<String>,
@@ -588,14 +643,6 @@ pub struct JsonArg {
     pub json: bool,
 }
 
-fn scope(word: &str) -> Result<bailiwick_gate::desk::Scope, String> {
-    match word {
-        "task" => Ok(bailiwick_gate::desk::Scope::Task),
-        "context" => Ok(bailiwick_gate::desk::Scope::Context),
-        _ => Err("it is `task` (this task) or `context` (every task of this context)".into()),
-    }
-}
-
 fn level(word: &str) -> Result<Level, String> {
     Level::parse(word).ok_or_else(|| {
         let known = Level::ALL.map(Level::as_str).join(", ");
@@ -628,6 +675,7 @@ pub fn run() -> Done {
         Command::Attach(args) => commands::attach::attach(&args),
         Command::Stop(args) => commands::attach::stop(&args),
         Command::Approve(args) => commands::approve::run(&args),
+        Command::Approver(command) => commands::approver::run(&command),
         Command::Grants(command) => commands::grants::run(&command),
         Command::Tell(args) => commands::tell::run(&args),
         Command::Console(args) => commands::console::run(&args),

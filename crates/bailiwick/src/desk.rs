@@ -5,6 +5,7 @@
 //! it turns away whoever lives in a fence.
 //! Not here: showing anything (`tui`, `console`).
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bailiwick_gate::desk::{Answer, Approver, Asked, AtWork, Closed, Desk, DeskFault, Granted, Known, Terms};
@@ -27,6 +28,8 @@ const COUNT_BITS: u32 = 40;
 #[derive(Debug, Clone)]
 pub struct PathDesk {
     places: Places,
+    /// The socket for approvers of another person, where it is their desk.
+    at: Option<PathBuf>,
 }
 
 /// The person who runs this program, as the kernel knows them.
@@ -40,11 +43,20 @@ pub fn person() -> Approver {
 impl PathDesk {
     /// The desk of the daemon that keeps its state there. None need run yet.
     pub fn new(places: Places) -> Self {
-        Self { places }
+        Self { places, at: None }
+    }
+
+    /// The desk of another person who has enrolled this one.
+    pub fn at(places: Places, socket: &Path) -> Self {
+        let at = Some(socket.to_owned());
+        Self { places, at }
     }
 
     fn link(&self) -> Result<Option<Link>, DeskFault> {
-        Link::to_running(&self.places).map_err(fault)
+        match &self.at {
+            Some(socket) => Link::at(socket).map(Some).map_err(fault),
+            None => Link::to_running(&self.places).map_err(fault),
+        }
     }
 
     fn call(&self, call: &PersonCall) -> Result<PersonAnswer, DeskFault> {

@@ -3,13 +3,22 @@
 //! Promises: P14 (each part gets the answer that a gate would give), P4 (a part that cannot be read is asked about).
 //! Not here: reading lines (`commands`), saying what came out (`can`, `hook`).
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bailiwick_commands::{Grammars, Part, Place};
+use bailiwick_gate::Clock as _;
+
 use bailiwick_mediator::{Purpose, Rules, Snapshot, decide};
-use bailiwick_model::{AbsPath, Code, Decision, Millis, Reason, Request, Resource, TaskId, Verb, Verdict};
+use bailiwick_model::{AbsPath, Code, Decision, Reason, Request, Resource, TaskId, Verb, Verdict};
 use bailiwick_policy::Policy;
+
+use crate::daemon::SteadyClock;
+use crate::failure::Failure;
+use crate::link::Link;
+use crate::places::Places;
+use crate::protocol::{PersonAnswer, PersonCall};
 
 /// One part of a line, with its answer.
 #[derive(Debug, Clone)]
@@ -51,9 +60,27 @@ impl Judged {
 /// Decides as the mediator would for a root task with no history.
 pub fn answer(policy: &Arc<Policy>, request: &Request) -> Decision {
     let rules: Arc<dyn Rules> = Arc::clone(policy) as _;
-    let mut snapshot = Snapshot::of_rules(request.task, rules, Millis(0), Purpose::Question);
+    let now = SteadyClock::default().now();
+    let mut snapshot = Snapshot::of_rules(request.task, rules, now, Purpose::Question);
     snapshot.approver_present = true;
+    if policy.settings().oversight.watches() {
+        snapshot.approvers_present = watching();
+    }
     decide(request, &snapshot)
+}
+
+/// Who watches now, as the daemon has it; nobody where none runs.
+fn watching() -> Arc<BTreeSet<String>> {
+    static WATCHING: OnceLock<Arc<BTreeSet<String>>> = OnceLock::new();
+    let ask = || {
+        let mut link = Link::to_running(&Places::find()?)?.ok_or_else(|| Failure::fault("no daemon runs"))?;
+        link.say(&PersonCall::Status)?;
+        match link.hear()? {
+            PersonAnswer::Status(status) => Ok(status.there.into_iter().map(|by| by.name).collect()),
+            _ => Err(Failure::fault("the daemon answered something that was not asked")),
+        }
+    };
+    Arc::clone(WATCHING.get_or_init(|| Arc::new(ask().unwrap_or_default())))
 }
 
 /// Judges each part of a line that would run in a folder.

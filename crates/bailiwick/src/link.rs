@@ -56,6 +56,16 @@ impl Link {
         Self::greet(socket).map(Some)
     }
 
+    /// Connects to another person's daemon, by the socket for approvers.
+    pub fn at(socket: &std::path::Path) -> Result<Self, Failure> {
+        let failed = |e: std::io::Error| {
+            Failure::fault(format!("cannot reach `{}`: {e}", socket.display()))
+                .hint("whose questions these are must have enrolled you: `bailiwick approver add NAME --user YOU`")
+        };
+        let stream = UnixStream::connect(socket).map_err(failed)?;
+        Self::greet(stream)?.of_these_frames()
+    }
+
     fn greet(socket: UnixStream) -> Result<Self, Failure> {
         let mut link = Self {
             channel: Channel::over(socket.into()),

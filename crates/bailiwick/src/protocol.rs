@@ -55,6 +55,11 @@ pub enum PersonCall {
         /// What it is.
         given: Given,
     },
+    /// Asks what a task was ordered by, which has ended.
+    Ordered {
+        /// The task.
+        task: TaskId,
+    },
     /// Shows a port of a running task outside, until it ends.
     Publish {
         /// The task.
@@ -73,6 +78,39 @@ pub enum PersonCall {
         /// Who answers; none for the person whose daemon this is.
         by: Option<Approver>,
     },
+    /// Enrols somebody who may answer.
+    Enrol {
+        /// The name.
+        name: String,
+        /// The user of this machine that they are; none for somebody who shows codes.
+        user: Option<String>,
+    },
+    /// Takes somebody from that list.
+    Expel {
+        /// The name.
+        name: String,
+    },
+    /// Asks who is enrolled.
+    Enrolled,
+    /// Names the folder of the socket for approvers who are other users, or none.
+    ApproveIn {
+        /// The folder.
+        folder: Option<std::path::PathBuf>,
+    },
+    /// Signs an approver in by a code.
+    SignIn {
+        /// The name.
+        name: String,
+        /// The code.
+        code: String,
+    },
+    /// Signs one out.
+    SignOut {
+        /// The name.
+        name: String,
+    },
+    /// Lets a program that was suspended answer again.
+    ProgramAgain,
     /// Asks which grants hold.
     Grants,
     /// Gives a grant for the tasks of a context, before anything was asked.
@@ -242,6 +280,8 @@ pub enum PersonAnswer {
     /// The agent runs. With a terminal that is attended, a file with its last output, a socket with what follows, and
     /// the terminal come along.
     Started(FenceReport),
+    /// The answer to `Ordered`. Of the person's surroundings nothing is kept.
+    Ordered(Box<RunOrder>),
     /// Something was refused.
     Refused(Box<RefusedAct>),
     /// Something waits for a person.
@@ -267,6 +307,12 @@ pub enum PersonAnswer {
     Asked(Box<Asked>),
     /// The answer to `Answer`.
     Closed(Result<Box<Closed>, DeskFault>),
+    /// The answer to `Enrol`: what a program for codes is to be told, for somebody who shows them.
+    Enrolling(Option<String>),
+    /// The answer to `Enrolled`: who, and the folder of their socket.
+    Enrolled(Vec<crate::daemon::approvers::Enrolled>, Option<std::path::PathBuf>),
+    /// The answer to `SignIn`.
+    SignedIn(Approver),
     /// The answer to `Grants`: the newest first.
     Grants(Vec<Granted>),
     /// The answer to `Grant`, `Covered`, `Narrow` and `Revoke`: the grant, or what is left of it.
@@ -325,6 +371,8 @@ pub struct Planned {
     pub hidden: Vec<String>,
     /// What may not be changed.
     pub guarded: Vec<String>,
+    /// When its hours end, in words; none where they do not, for a year.
+    pub closes: Option<String>,
     /// What profiles tell: one line each.
     pub notes: Vec<String>,
     /// Warnings: one line each.
@@ -345,6 +393,10 @@ pub struct DaemonStatus {
     pub log_healthy: bool,
     /// How many questions wait for a person.
     pub waiting: usize,
+    /// Who is there and watches.
+    pub there: Vec<Approver>,
+    /// What there is to say of the program that answers questions: one line each.
+    pub program: Vec<String>,
     /// The tasks that run.
     pub tasks: Vec<RunningTask>,
     /// Tasks that have ended while nobody attended them, with their status.

@@ -57,7 +57,7 @@ fn p8_a_request_that_is_asked_about_waits_and_goes_through_after_a_yes() {
         let all = waiting(&kit);
         assert_eq!(all.len(), 1, "{all:?}");
         let act = all[0]["act"].as_str().unwrap();
-        assert_eq!(act, format!("GET {url} at 127.0.0.1"));
+        assert_eq!(act, format!("GET {url}"));
         let shown = kit.run(&["approve"]).status_is(4).stdout;
         let id = all[0]["id"].as_str().unwrap();
         assert!(
@@ -68,6 +68,8 @@ fn p8_a_request_that_is_asked_about_waits_and_goes_through_after_a_yes() {
         let before = origin.requests().len();
         let answer = kit.run(&["approve", &format!("q-{}", &id[..6])]).ok();
         assert_eq!(answer.stdout, format!("yes, once: {act}\n"));
+        let says = format!("bailiwick: yes says: the agent may send {act}, once, in this task\n");
+        assert_eq!(answer.stderr, says);
         let done = run.join().unwrap().ok();
         assert!(done.stdout.ends_with("through\n"), "{}", done.stdout);
         assert_eq!(origin.requests().len(), before + 1);
@@ -145,4 +147,72 @@ fn p4_a_question_ends_when_its_program_does() {
     run.join().unwrap().ok();
     assert!(kit.run(&["log", "show"]).ok().stdout.contains("withdrawn"));
     assert!(origin.requests().is_empty());
+}
+
+#[test]
+fn c045_a_yes_is_told_with_its_sentence_before_it_is_said() {
+    let kit = Bailiwick::new();
+    let origin = Origin::start();
+    let url = origin.url("/x");
+    asking(
+        &kit,
+        &format!(
+            "extends = [\"coding\"]\n[network]\nask = [\"GET http://127.0.0.1:{}/**\"]\n",
+            origin.port()
+        ),
+    );
+    let line = format!("for n in 1 2 3; do curl -s -m 60 -o /dev/null -w '%{{http_code}} ' {url}; done");
+    let run = begin(&kit, &["-q"], &line);
+    let all = waiting(&kit);
+    let id = all[0]["id"].as_str().unwrap();
+    // What cannot be said is not said.
+    for (words, why) in [
+        (&["--times", "3"][..], "granted once"),
+        (&["--offer", "9"], "no offer 9"),
+        (&["--offer", "1", "--times", "0"], "no yes"),
+        (&["--offer", "1", "--until", "25:00"], "no time of day"),
+        (&["--word", "x"], "--no"),
+        (&["--no", "--offer", "1"], "cannot be used with"),
+        (&["--list"], "cannot be used with"),
+    ] {
+        let mut all = vec!["approve", id];
+        all.extend(words);
+        let refused = kit.run(&all).status_is(2);
+        assert!(refused.stderr.contains(why), "{words:?}: {}", refused.stderr);
+    }
+    assert_eq!(waiting(&kit).len(), 1);
+    let words = [
+        "approve", id, "--offer", "1", "--times", "2", "--for", "10 min", "--scope", "context",
+    ];
+    let said = kit.run(&words).ok();
+    let sentence = said
+        .stderr
+        .trim_end()
+        .strip_prefix("bailiwick: yes says: the agent ")
+        .unwrap();
+    assert!(
+        sentence.contains(", with any query, at most 2 times, until ") && sentence.ends_with("in this context"),
+        "{sentence}"
+    );
+    let kept: Value = serde_json::from_str(&kit.run(&["grants", "list", "--json"]).ok().stdout).unwrap();
+    let (kept, sentence) = (&kept["grants"][0], Value::from(sentence));
+    assert_eq!(kept["sentence"], sentence);
+    assert!(
+        said.stdout
+            .contains(&format!("(grant {})", kept["id"].as_str().unwrap())),
+        "{}",
+        said.stdout
+    );
+    // The third is asked again: what was said holds twice.
+    let begun = Instant::now();
+    let third = loop {
+        let all = waiting(&kit);
+        match all.iter().find(|asked| asked["id"].as_str() != Some(id)) {
+            Some(third) => break third["id"].as_str().unwrap().to_owned(),
+            None => assert!(begun.elapsed() < Duration::from_secs(20), "{all:?}"),
+        }
+    };
+    kit.run(&["approve", &third, "--no"]).ok();
+    assert_eq!(run.join().unwrap().ok().stdout, "200 200 403 ");
+    assert_eq!(origin.requests().len(), 2);
 }

@@ -18,6 +18,12 @@ pub trait Store: Send + Sync {
     /// Keeps a task's row; a row with the same id is replaced.
     fn put_task(&self, row: &TaskRow) -> Result<(), StoreFault>;
 
+    /// Keeps what a task was ordered by, as text, so that it can be ordered again. Of older orders the newest few hundred stay.
+    fn put_order(&self, task: TaskId, order: &str) -> Result<(), StoreFault>;
+
+    /// What a task was ordered by; none where that is not kept.
+    fn order(&self, task: TaskId) -> Result<Option<String>, StoreFault>;
+
     /// The tasks, newest first, at most `limit`.
     fn tasks(&self, limit: u32) -> Result<Vec<TaskRow>, StoreFault>;
 

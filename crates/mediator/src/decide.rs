@@ -10,7 +10,7 @@
 use bailiwick_authority::Held;
 use bailiwick_model::{Capability, Code, Decision, Obligation, Reason, Request, Verdict};
 
-use bailiwick_policy::Moment;
+use bailiwick_policy::{FOUR_EYES, Moment};
 
 use crate::budget::{Charge, charges};
 use crate::form;
@@ -140,8 +140,19 @@ fn answer(request: &Request, snapshot: &Snapshot, decision: Decision) -> (Decisi
         let taken = snapshot.used.grants.get(place).copied().unwrap_or(0);
         grant.capability.constraints.count.is_none_or(|count| taken < count)
     };
+    let approvers = snapshot.policy.approvers_of(request);
+    let may_have_given = |grant: &Grant| {
+        let Some(approvers) = &approvers else { return true };
+        let two = decision.reasons.iter().any(|reason| reason.code == Code::FourEyes);
+        let may =
+            |name: &&String| approvers.iter().any(|may| may.name == **name) && !(two && **name == *snapshot.principal);
+        grant.by.iter().filter(may).count() >= if two { FOUR_EYES } else { 1 }
+    };
     let live = snapshot.grants.iter().enumerate().find(|(place, grant)| {
-        left(*place, grant) && grant.answers(request, &decision, &snapshot.principal, snapshot.now)
+        left(*place, grant)
+            // Also one that was given by hand, or to another question.
+            && may_have_given(grant)
+            && grant.answers(request, &decision, &snapshot.principal, snapshot.now)
     });
     match live {
         Some((place, grant)) => (granted(decision, grant), Some(place)),

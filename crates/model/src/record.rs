@@ -193,6 +193,28 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         principal: Option<String>,
     },
+    /// The hours of a task's context come to their end: it is told to end, and then ended.
+    HoursOver {
+        /// When the context opens again; none where that is more than a year away.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        opens: Option<Millis>,
+    },
+    /// Somebody was enrolled as one who may answer questions, or taken from that list.
+    Enrolled {
+        /// The name.
+        name: String,
+        /// How they show who they are: `user NAME`, `code`.
+        by: String,
+        /// False when they were taken from the list.
+        enrolled: bool,
+    },
+    /// A program that answers questions said yes to one that was made to try it, and is not asked any more.
+    Suspended {
+        /// The program.
+        program: Vec<String>,
+        /// What it said yes to.
+        request: Request,
+    },
     /// The agent said something about a question, in its own words.
     Told {
         /// The question.

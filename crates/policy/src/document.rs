@@ -34,6 +34,7 @@ pub(crate) const TOP: &[&str] = &[
     "limits",
     "profiles",
     "oversight",
+    "approver",
     "questions",
     "state",
     "broker",
@@ -49,11 +50,6 @@ const LATER: &[(&str, &str, &str)] = &[
     ),
     ("tool", "tools need the tool gate", "take the table out"),
     ("tag", "labels need the flow gates", "take the table out"),
-    (
-        "approver",
-        "approvers that are programs need the question channel",
-        "take the key out; a person answers with `bailiwick approve`",
-    ),
     ("budget", "budgets need the tool gate", "take the key out"),
 ];
 
@@ -208,6 +204,7 @@ impl<'a> Reader<'a> {
                 "broker" => self.brokers(item, span),
                 "secret" => self.table(item, key, span, Self::secrets),
                 "questions" => self.table(item, key, span, Self::questions),
+                "approver" => self.approver(item, span),
                 "oversight" => self.table(item, key, span, Self::oversight),
                 other => self.unknown_top(other, span),
             }

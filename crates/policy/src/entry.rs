@@ -497,6 +497,17 @@ impl Reader<'_> {
     pub fn questions(&mut self, table: &dyn TableLike) {
         for (key, item) in table.iter() {
             let span = table.key(key).and_then(|key| key.span());
+            if key == "notify" {
+                match item.as_bool() {
+                    Some(notify) => self.file.settings.notify = Some(notify),
+                    None => self.error(
+                        item.span(),
+                        &format!("`notify` must be `true` or `false`, not {}", kind(item)),
+                        None,
+                    ),
+                }
+                continue;
+            }
             match (key, item.as_str().and_then(seconds_of)) {
                 ("deadline", Some(seconds)) => self.file.settings.ask_deadline = Some(seconds),
                 ("deadline", None) => {
@@ -504,7 +515,7 @@ impl Reader<'_> {
                         "write `deadline = \"2 min\"`: seconds (`s`), minutes (`min`) or hours (`h`), at most 24 h";
                     self.error(item.span(), "`deadline` is not a length of time", Some(hint.into()));
                 }
-                (other, _) => self.unknown(other, span, &["deadline"]),
+                (other, _) => self.unknown(other, span, &["deadline", "notify"]),
             }
         }
     }

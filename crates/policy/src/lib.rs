@@ -44,7 +44,7 @@ pub use judge::asked_for;
 pub use load::{SourceFile, Sources, load, trust_digest};
 pub use outward::{Device, OutwardFault, Published};
 pub use overlap::{Overlap, OverlapKind};
-pub use oversight::{Closed, Days, FOUR_EYES, Hours, Moment, Oversight, Window, Zone, is_name};
+pub use oversight::{Closed, Days, FOUR_EYES, Hours, Moment, Oversight, ProgramApprover, Window, Zone, is_name};
 pub use policy::Policy;
 pub use preset::{agents, preset, profile, profile_for, toolchains};
 pub use rule::Rule;

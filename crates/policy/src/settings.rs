@@ -13,7 +13,7 @@ use bailiwick_model::{
 use crate::broker::Broker;
 use crate::opened::opened;
 use crate::outward::{Device, Published};
-use crate::oversight::Oversight;
+use crate::oversight::{Oversight, ProgramApprover};
 use crate::rule::Rule;
 use crate::secret::Secret;
 
@@ -70,8 +70,12 @@ pub struct Settings {
     pub strict: bool,
     /// Hours, who watches, four eyes and who may answer: of all layers.
     pub oversight: Oversight,
+    /// The program that answers questions: the machine's, else the person's.
+    pub approver: Option<ProgramApprover>,
     /// How long a question waits for its answer, in seconds: the least of all layers.
     pub ask_deadline: Option<u64>,
+    /// Whether a question is told on the person's desktop; none where that goes by whether there is one. A no of any layer holds.
+    pub notify: Option<bool>,
     /// The most memory, in bytes.
     pub memory: Option<u64>,
     /// The most processes at one time.
@@ -132,7 +136,12 @@ impl Settings {
         self.least_level = self.least_level.max(other.least_level);
         self.strict |= other.strict;
         self.oversight.merge(other.oversight);
+        self.approver = other.approver.or(self.approver.take());
         self.ask_deadline = least(self.ask_deadline, other.ask_deadline);
+        self.notify = match (self.notify, other.notify) {
+            (Some(one), Some(other)) => Some(one && other),
+            (one, other) => one.or(other),
+        };
         self.memory = least(self.memory, other.memory);
         self.processes = least(self.processes, other.processes);
         self.hosts.extend(other.hosts);

@@ -18,12 +18,15 @@ use std::path::Path;
 
 use bailiwick_gate::desk::Likes;
 use bailiwick_gate::{GrantRow, Store, StoreFault, TaskRow, TaskState, Waiting};
-use bailiwick_model::{Answered, ContextId, DecisionId, Digest, GrantId, Millis};
+use bailiwick_model::{Answered, ContextId, DecisionId, Digest, GrantId, Millis, TaskId};
 
 use worker::Worker;
 
 /// The size of the smallest SQLite file that is not empty: one page of the smallest size.
 const SMALLEST: u64 = 512;
+
+/// How many orders are kept.
+const ORDERS: i64 = 256;
 
 /// A store in one SQLite file. Several processes may have the same file open.
 #[derive(Debug)]
@@ -120,6 +123,29 @@ impl Store for SqliteStore {
             let query = sqlx::query(sql).bind(id).bind(context).bind(command).bind(started);
             query.bind(state).bind(at).bind(status).execute(connection).await?;
             Ok(())
+        })
+    }
+
+    fn put_order(&self, task: TaskId, order: &str) -> Result<(), StoreFault> {
+        let (task, order) = (task.to_string(), order.to_owned());
+        self.worker.run(async move |connection| {
+            let sql = "INSERT INTO ordered (task, text) VALUES ($1, $2) ON CONFLICT (task) DO UPDATE SET text = excluded.text";
+            sqlx::query(sql).bind(task).bind(order).execute(&mut *connection).await?;
+            let sql = "DELETE FROM ordered WHERE place <= (SELECT max(place) FROM ordered) - $1";
+            sqlx::query(sql).bind(ORDERS).execute(connection).await?;
+            Ok(())
+        })
+    }
+
+    fn order(&self, task: TaskId) -> Result<Option<String>, StoreFault> {
+        let task = task.to_string();
+        self.worker.run(async move |connection| {
+            let sql = "SELECT text FROM ordered WHERE task = $1";
+            let row = sqlx::query_as::<_, (String,)>(sql)
+                .bind(task)
+                .fetch_optional(connection)
+                .await?;
+            Ok(row.map(|(text,)| text))
         })
     }
 

@@ -15,7 +15,7 @@ pub(crate) struct Found {
 }
 
 /// The steps, each from one schema to the next; its number is its place, from 1. A step that was shipped never changes.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     "
     CREATE TABLE trust (
         file   TEXT NOT NULL,
@@ -52,6 +52,13 @@ const STEPS: [&str; 2] = [
         answer  TEXT NOT NULL,
         times   BIGINT NOT NULL,
         PRIMARY KEY (context, kind, answer)
+    );
+",
+    "
+    CREATE TABLE ordered (
+        place INTEGER NOT NULL PRIMARY KEY,
+        task  TEXT NOT NULL UNIQUE,
+        text  TEXT NOT NULL
     );
 ",
 ];

@@ -1,9 +1,12 @@
-//! `bailiwick approve`: shows what waits for the person, and answers it.
+//! `bailiwick approve`: shows what waits for the person, and answers it: on the whole screen, or from the command line.
 //!
-//! Promises: P8 (what is shown is the act as the mediator has it, whole, with control characters visible; a yes is for
-//! that act, once).
+//! Promises: P8 (what is shown is the question as the mediator has it, whole, with control characters visible; the sentence of a
+//! yes is told before it is said).
+//! Not here: the screen (`tui`), the terminal of a run (`at_terminal`).
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use bailiwick_gate::Clock;
 use bailiwick_gate::desk::{Answer, Asked, Desk as _, DeskFault, Offer, Scope};
@@ -30,13 +33,23 @@ pub fn waits(waiting: &Asked) -> String {
 
 /// Runs the command.
 pub fn run(args: &ApproveArgs) -> Done {
-    let desk = PathDesk::new(Places::find()?);
+    let desk = match &args.at {
+        Some(socket) => PathDesk::at(Places::find()?, socket),
+        None => PathDesk::new(Places::find()?),
+    };
+    let on_screen = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if args.question.is_none() && !args.list && !args.json && on_screen {
+        return on_whole_screen(desk);
+    }
     let all = desk.asked().map_err(failed)?;
     let Some(wanted) = &args.question else {
         return list(&all, args.json);
     };
     let waiting = among(&all, wanted)?;
     let answer = answer(args, waiting)?;
+    if let Some(says) = said(waiting, &answer) {
+        talkln!("bailiwick: yes says: the agent {}", visible(&says));
+    }
     let closed = desk.answer(waiting.id, &answer, &person()).map_err(failed)?;
     if args.json {
         let answered = closed.answer.map(Answered::as_str);
@@ -65,6 +78,28 @@ pub fn run(args: &ApproveArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
+fn on_whole_screen(desk: PathDesk) -> Done {
+    let kind = std::env::var("TERM").unwrap_or_default();
+    if kind.is_empty() || kind == "dumb" {
+        let named = if kind.is_empty() { "not set" } else { "`dumb`" };
+        return Err(
+            Failure::usage(format!("nothing can be drawn on this terminal: TERM is {named}"))
+                .hint("`bailiwick approve --list` lists what waits, and `bailiwick approve ID` answers it"),
+        );
+    }
+    bailiwick_tui::run(Arc::new(desk), person())
+        .map_err(|e| Failure::fault(format!("the terminal cannot be used: {e}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The sentence of a yes.
+pub fn said(asked: &Asked, answer: &Answer) -> Option<String> {
+    match answer {
+        Answer::Yes { offer, terms, .. } => Some(asked.offers.get(*offer)?.sentence(terms)),
+        _ => None,
+    }
+}
+
 fn failed(fault: DeskFault) -> Failure {
     Failure::fault(fault.to_string())
 }
@@ -84,7 +119,7 @@ fn answer(args: &ApproveArgs, waiting: &Asked) -> Result<Answer, Failure> {
             return Err(Failure::usage(
                 "how often and how long go with `--offer N`: the request itself is granted once",
             )
-            .hint("`bailiwick approve` lists the offers with their numbers"));
+            .hint("`bailiwick approve --list` lists the offers with their numbers"));
         }
         return Answer::once(waiting).ok_or_else(|| {
             Failure::usage("a yes to this cannot be said as an act for the next task")
@@ -95,13 +130,14 @@ fn answer(args: &ApproveArgs, waiting: &Asked) -> Result<Answer, Failure> {
     let terms = terms::read(&args.terms, args.scope.unwrap_or(usual), now())?;
     Answer::yes(waiting, offer, terms).ok_or_else(|| {
         Failure::usage(format!("there is no offer {offer}"))
-            .hint("`bailiwick approve` lists the offers with their numbers")
+            .hint("`bailiwick approve --list` lists the offers with their numbers")
     })
 }
 
 fn unknown(wanted: &str) -> Failure {
-    Failure::usage(format!("no question `{}` waits", visible(wanted)))
-        .hint("`bailiwick approve` lists those that do; a question ends with its deadline, or with whoever asked")
+    Failure::usage(format!("no question `{}` waits", visible(wanted))).hint(
+        "`bailiwick approve --list` lists those that do; a question ends with its deadline, or with whoever asked",
+    )
 }
 
 fn among<'a>(all: &'a [Asked], wanted: &str) -> Result<&'a Asked, Failure> {
@@ -115,7 +151,7 @@ fn among<'a>(all: &'a [Asked], wanted: &str) -> Result<&'a Asked, Failure> {
             "`{}` is the beginning of several questions",
             visible(wanted)
         ))
-        .hint("`bailiwick approve` lists them")),
+        .hint("`bailiwick approve --list` lists them")),
         (None, _) => Err(unknown(wanted)),
     }
 }

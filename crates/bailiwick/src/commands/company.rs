@@ -14,6 +14,7 @@ use bailiwick_model::TaskId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
+use super::at_terminal::{Held, Hold};
 use crate::failure::Failure;
 use crate::link::Link;
 use crate::protocol::{PersonAnswer, PersonCall};
@@ -94,6 +95,8 @@ pub struct Company {
     leaves: Arc<AtomicBool>,
     /// True when the agent goes on when the person goes.
     lasting: bool,
+    /// Holds back what the agent writes while a question stands at the terminal.
+    hold: Arc<Hold>,
     /// For closing the connection while it is heard.
     line: Arc<Link>,
 }
@@ -109,6 +112,7 @@ impl Company {
             agent: Agent::default(),
             leaves: Arc::default(),
             lasting,
+            hold: Arc::default(),
             line: Arc::new(link.second().map_err(fault)?),
         };
         let mut say = link.second().map_err(fault)?;
@@ -127,6 +131,11 @@ impl Company {
             }
         });
         Ok(company)
+    }
+
+    /// What holds back what the agent writes.
+    pub fn hold(&self) -> Arc<Hold> {
+        Arc::clone(&self.hold)
     }
 
     /// Makes [`accompany`](Self::accompany) come back, and leaves the agent alone.
@@ -247,8 +256,8 @@ impl Company {
         let [input, out, errors] = pipes.ours;
         drop(pipes.theirs);
         let output = [
-            terminal::relay(File::from(out), std::io::stdout()),
-            terminal::relay(File::from(errors), std::io::stderr()),
+            terminal::relay(File::from(out), Held::over(std::io::stdout(), &self.hold)),
+            terminal::relay(File::from(errors), Held::over(std::io::stderr(), &self.hold)),
         ];
         terminal::relay(std::io::stdin(), File::from(input));
         let _ = self.agent.set(None);

@@ -179,6 +179,22 @@ pub fn sentence(event: &Event) -> String {
             let by = principal.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
             format!("grant {}{by}, used {used} times, {cut} cut off ({grant})", how.as_str())
         }
+        Event::HoursOver { opens: Some(at) } => format!("told to end, since its hours are over until {}", time(*at)),
+        Event::HoursOver { opens: None } => "told to end, since its hours are over".into(),
+        Event::Enrolled {
+            name,
+            by,
+            enrolled: true,
+        } => format!("{name} ({by}) may answer questions"),
+        Event::Enrolled {
+            name, enrolled: false, ..
+        } => format!("{name} may not answer questions any more"),
+        Event::Suspended { program, request } => {
+            format!(
+                "{} is not asked any more: it said yes to {request}, which was made to try it",
+                program.join(" ")
+            )
+        }
         Event::Told { question, words } => format!("the agent says about question {question}: \"{words}\""),
         Event::Settled { id, done: true, note } => format!("done ({id}) {note}"),
         Event::Settled { id, done: false, note } => format!("not done ({id}) {note}"),

@@ -1,6 +1,8 @@
 //! The person's commands, one file each.
 
 pub mod approve;
+pub mod approver;
+pub mod at_terminal;
 pub mod attach;
 pub mod can;
 pub mod choose;

@@ -1,5 +1,6 @@
 //! `bailiwick run`: says what will hold, starts the agent through the daemon, and stands between it and the terminal.
 
+use std::io::IsTerminal as _;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,11 +8,13 @@ use std::process::ExitCode;
 use bailiwick_gate::LaunchFault;
 use bailiwick_model::{AbsPath, Code, Level};
 
+use super::at_terminal::Asker;
 use super::company::{Company, Left, Pipes, say_alone};
 use super::refused::Refused;
 use super::status_file::StatusFile;
 use crate::cli::RunArgs;
 use crate::daemon::Standalone;
+use crate::desk::PathDesk;
 use crate::failure::{Done, Exit, Failure};
 use crate::git::settings::GitSettings;
 use crate::git::worktree::Worktree;
@@ -51,6 +54,8 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     let directory = worktree
         .as_ref()
         .map_or(directory, |worktree| worktree.directory.clone());
+    let resumed = args.resume.as_deref().map(|task| ordered(&places, task)).transpose()?;
+    let directory = resumed.as_ref().map_or(directory, |order| order.directory.clone());
     let seen = terminal::size();
     let size = seen.or(args.detach.then_some(UNSEEN));
     let tied = args.end_with_terminal || args.standalone || size.is_none();
@@ -74,6 +79,11 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         explain: args.explain_denials,
         ask: !args.no_ask && !args.standalone,
     };
+    let order = match &resumed {
+        Some(before) => again(before, order),
+        None => order,
+    };
+    let program = order.command.first().cloned().unwrap_or_default();
     let standalone = args.standalone.then(|| Standalone::begin(&places)).transpose()?;
     let mut link = Link::open(standalone.as_ref().map_or(&places, Standalone::places))?;
     if link.is_other_build() && !args.quiet {
@@ -96,11 +106,16 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     let mut told = Told {
         args,
         status,
+        program,
         refused: Refused::new(args.explain_denials && seen.is_none()),
         lasting: !tied,
         task: None,
         level: Level::Process,
         has_terminal: size.is_some(),
+        asker: match size {
+            None => Asker::begin(PathDesk::new(places.clone()), company.hold()),
+            Some(_) => None,
+        },
     };
     let code = match company.accompany(&mut link, pipes, &mut told)? {
         Left::Ended {
@@ -135,10 +150,48 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     Ok(code)
 }
 
+/// What a task was ordered by that has ended.
+fn ordered(places: &Places, task: &str) -> Result<RunOrder, Failure> {
+    let id = task.parse().map_err(|_| {
+        Failure::usage(format!("`{}` is not the id of a task", bailiwick_model::visible(task)))
+            .hint("it stood in the first line of the run, and stands in `bailiwick log show`")
+    })?;
+    let mut link = Link::open(places)?;
+    link.say(&PersonCall::Ordered { task: id })?;
+    match link.hear()? {
+        PersonAnswer::Ordered(order) => Ok(*order),
+        PersonAnswer::Failed(fault) => Err(Failure::usage(fault.to_string())),
+        _ => Err(Failure::fault("the daemon answered something that was not asked")),
+    }
+}
+
+/// The same again: what is done and where is as before, the surroundings are those of now.
+fn again(before: &RunOrder, now: RunOrder) -> RunOrder {
+    RunOrder {
+        command: before.command.clone(),
+        preset: before.preset.clone(),
+        level: now.level.or(before.level),
+        publish: if now.publish.is_empty() {
+            before.publish.clone()
+        } else {
+            now.publish
+        },
+        devices: if now.devices.is_empty() {
+            before.devices.clone()
+        } else {
+            now.devices
+        },
+        ask: now.ask && before.ask,
+        ..now
+    }
+}
+
 /// What the person is told of a run, and what is kept to be told at its end.
 struct Told<'a> {
     args: &'a RunArgs,
     status: &'a mut StatusFile,
+    /// The program.
+    program: String,
     refused: Refused,
     /// True when the agent goes on when the person goes.
     lasting: bool,
@@ -147,6 +200,8 @@ struct Told<'a> {
     level: Level,
     /// True when the agent has the person's terminal.
     has_terminal: bool,
+    /// Asks at the terminal of this command, where the agent has none.
+    asker: Option<Asker>,
 }
 
 impl super::company::Hears for Told<'_> {
@@ -164,11 +219,16 @@ impl super::company::Hears for Told<'_> {
             }
             PersonAnswer::Refused(refused) => self.refused.hear(*refused),
             // An agent that has the terminal draws on it: there `status` and `approve` tell.
-            PersonAnswer::Waits(waiting) if !self.has_terminal => crate::talk::talk(&super::approve::waits(&waiting)),
+            PersonAnswer::Waits(waiting) if !self.has_terminal => {
+                let asks = self.asker.as_ref().is_some_and(|asker| asker.ask(&waiting));
+                // Where talk goes to the same terminal, the question stands there already.
+                if !asks || !std::io::stderr().is_terminal() {
+                    crate::talk::talk(&super::approve::waits(&waiting));
+                }
+            }
             PersonAnswer::Waits(_) => {}
             PersonAnswer::Failed(fault) => {
-                let program = self.args.command.first().map_or("", String::as_str);
-                return Err(not_started(&fault, program));
+                return Err(not_started(&fault, &self.program));
             }
             _ => return Err(Failure::fault("the daemon answered something that was not asked")),
         }

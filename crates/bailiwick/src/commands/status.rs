@@ -44,6 +44,9 @@ pub fn run(args: &JsonArg) -> Done {
         1 => tellln!("  1 question waits for you: `bailiwick approve` shows it"),
         several => tellln!("  {several} questions wait for you: `bailiwick approve` shows them"),
     }
+    for line in &status.program {
+        tellln!("  {}", visible(line));
+    }
     for task in &status.tasks {
         tellln!(
             "  {}  since {}  {}  {}",

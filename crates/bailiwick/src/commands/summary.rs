@@ -208,6 +208,10 @@ pub fn planned(planned: &Planned) -> String {
             Level::Process => "touch anything else: no other file, host, process or variable",
         },
     );
+    if let Some(closes) = &planned.closes {
+        let told = format!("{}, when its hours end: it is told to end, and ended", visible(closes));
+        line(&mut out, "until", &told);
+    }
     for note in planned.notes.iter().chain(&planned.warnings) {
         let below = note.strip_prefix(short.root).and_then(|rest| rest.strip_prefix('/'));
         line(&mut out, "note", &visible(below.unwrap_or(note)));

@@ -33,7 +33,7 @@ pub fn find(attributes: &[(String, String)], environment: &[(String, String)]) -
 }
 
 /// The session bus of whoever ordered the run.
-fn address_of(environment: &[(String, String)]) -> Option<String> {
+pub fn address_of(environment: &[(String, String)]) -> Option<String> {
     let of = |wanted: &str| {
         let found = environment.iter().find(|(name, _)| name == wanted);
         found.map(|(_, value)| value.clone()).filter(|value| !value.is_empty())

@@ -4,13 +4,18 @@
 //! Trust: the path socket carries the person's own commands; peers of other users, and peers that live in a fence,
 //! are turned away. Gates speak on channels of their own (`task`), each bound to one task.
 
+pub mod approvers;
 mod attend;
+mod auditor;
 pub mod believed;
+mod bell;
 mod broker;
 mod chores;
+mod colleagues;
 mod devices;
 mod gate_line;
 mod handover;
+mod hours;
 pub mod kept;
 mod key_store;
 mod keyring;
@@ -89,6 +94,14 @@ pub struct Daemon {
     pub unheard: attend::Unheard,
     /// What changes for people who answer questions, and who of them is there.
     pub moved: Arc<questions::Moved>,
+    /// Tells people on their desktops.
+    pub ringer: bell::Ringer,
+    /// Who else may answer.
+    pub approvers: approvers::Approvers,
+    /// The socket for other users of this machine.
+    pub colleagues: Mutex<Option<colleagues::Listening>>,
+    /// The program that answers questions.
+    pub auditor: auditor::Auditor,
     /// Commands that run outside under grants.
     pub brokered: broker::Brokered,
     /// Compiled rules, by what they were compiled from.
@@ -167,6 +180,11 @@ pub fn run(detach: bool, state: Option<PathBuf>) -> Done {
     let daemon = Arc::new(open(places, machine)?);
     questions::watch(&daemon);
     take_up(&daemon)?;
+    if let Some(folder) = daemon.approvers.folder()
+        && let Err(cause) = colleagues::listen(&daemon, Some(&folder))
+    {
+        talkln!("bailiwick: other users cannot answer: {cause}");
+    }
     let listener = listen(&daemon.places)?;
     say("ready");
     if detach {
@@ -204,6 +222,7 @@ pub fn leave(daemon: &Daemon) -> ! {
         std::thread::sleep(Duration::from_millis(2));
     }
     daemon.chores.finish();
+    lock(&daemon.colleagues).take();
     let _ = std::fs::remove_file(daemon.places.socket());
     if let Err(fault) = daemon.log.checkpoint() {
         talkln!("bailiwick: the last checkpoint could not be written: {fault}");
@@ -222,6 +241,10 @@ fn background(daemon: &Arc<Daemon>) {
             std::thread::sleep(SWEEP);
             let handles: Vec<task::Handle> = lock(&daemon.running).values().cloned().collect();
             handles.iter().for_each(task::Handle::share);
+            hours::close(&daemon, &handles);
+            daemon
+                .mediator
+                .watched_by(daemon.moved.there().into_iter().map(|by| by.name).collect());
             if let Err(fault) = daemon.mediator.sweep(daemon.clock.now()) {
                 talkln!("bailiwick: abandoned permits are not on record: {fault}");
             }
@@ -278,6 +301,8 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     let refusals = refusals::Watched::over(log.clone());
     let mediator = Mediator::new(Arc::new(refusals.clone()), Arc::clone(&clock), Arc::new(KernelRandom));
+    let approvers = approvers::Approvers::open(&places.state);
+    let auditor = auditor::Auditor::open(&places.state);
     Ok(Daemon {
         mediator: Arc::new(mediator.keeping(Arc::clone(&store) as Arc<dyn Store>)),
         machine,
@@ -291,6 +316,10 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
         refusals,
         unheard: attend::Unheard::default(),
         moved: Arc::default(),
+        ringer: bell::Ringer::default(),
+        approvers,
+        colleagues: Mutex::default(),
+        auditor,
         brokered: broker::Brokered::default(),
         compiled: Mutex::new(Vec::new()),
     })

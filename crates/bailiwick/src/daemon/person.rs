@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick_fence::Channel;
+use bailiwick_gate::desk::{Approver, DeskFault};
 use bailiwick_gate::{LaunchFault, Ledger, Store};
 use bailiwick_model::{Code, Event, TaskId};
 
-use super::{Daemon, attend, handover, leave, lock, questions, task};
+use super::approvers::ApproverFault;
+use super::{Daemon, KernelRandom, attend, colleagues, handover, hours, leave, lock, questions, task};
 use bailiwick_policy::Published;
 
 use crate::made::Made;
@@ -52,6 +54,7 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
                 let content = channel.take().ok();
                 channel.send(&handover::give(daemon, task, path, given, content), &[])?;
             }
+            PersonCall::Ordered { task } => channel.send(&ordered(daemon, task), &[])?,
             PersonCall::Publish { task, port } => channel.send(&publish(daemon, task, port.into()), &[])?,
             PersonCall::Questions => {
                 for asked in daemon.mediator.asked() {
@@ -60,8 +63,10 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
                 channel.send(&PersonAnswer::Done, &[])?;
             }
             PersonCall::Answer { id, answer, by } => {
-                let by = by.unwrap_or_else(questions::person);
-                let closed = daemon.mediator.answer(id, &answer, &by);
+                let closed = believed(daemon, by).and_then(|by| {
+                    daemon.approvers.stays(&by);
+                    daemon.mediator.answer(id, &answer, &by)
+                });
                 channel.send(&PersonAnswer::Closed(closed.map(Box::new)), &[])?;
             }
             PersonCall::Grants => channel.send(&PersonAnswer::Grants(daemon.mediator.granted()), &[])?,
@@ -83,19 +88,35 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
                 channel.send(&PersonAnswer::Granted(Ok(by.map(Box::new))), &[])?;
             }
             PersonCall::Narrow { grant, terms, by } => {
-                let by = by.unwrap_or_else(questions::person);
-                let narrowed = daemon.mediator.narrow(grant, &terms, &by);
+                let narrowed = believed(daemon, by).and_then(|by| daemon.mediator.narrow(grant, &terms, &by));
                 channel.send(&PersonAnswer::Granted(narrowed.map(|left| Some(Box::new(left)))), &[])?;
             }
             PersonCall::Revoke { grant, by } => {
-                let by = by.unwrap_or_else(questions::person);
-                let revoked = daemon.mediator.revoke(grant, &by);
+                let revoked = believed(daemon, by).and_then(|by| daemon.mediator.revoke(grant, &by));
                 channel.send(&PersonAnswer::Granted(revoked.map(|()| None)), &[])?;
             }
             PersonCall::Changed { seen, patience, by } => {
-                let by = by.unwrap_or_else(questions::person);
-                let now = daemon.moved.wait(seen, Duration::from_millis(patience), &by);
-                channel.send(&PersonAnswer::Changed(now), &[])?;
+                let answer = match believed(daemon, by) {
+                    Ok(by) => PersonAnswer::Changed(daemon.moved.wait(seen, Duration::from_millis(patience), &by)),
+                    Err(fault) => PersonAnswer::Closed(Err(fault)),
+                };
+                channel.send(&answer, &[])?;
+            }
+            PersonCall::Enrol { name, user } => channel.send(&enrol(daemon, &name, user.as_deref()), &[])?,
+            PersonCall::Expel { name } => channel.send(&expel(daemon, &name), &[])?,
+            PersonCall::Enrolled => {
+                let all = daemon.approvers.list(&daemon.moved.there());
+                channel.send(&PersonAnswer::Enrolled(all, daemon.approvers.folder()), &[])?;
+            }
+            PersonCall::ApproveIn { folder } => channel.send(&approve_in(daemon, folder), &[])?,
+            PersonCall::SignIn { name, code } => channel.send(&sign_in(daemon, &name, &code), &[])?,
+            PersonCall::SignOut { name } => {
+                daemon.approvers.sign_out(&name);
+                channel.send(&PersonAnswer::Done, &[])?;
+            }
+            PersonCall::ProgramAgain => {
+                daemon.auditor.again();
+                channel.send(&PersonAnswer::Done, &[])?;
             }
             PersonCall::Status => channel.send(&PersonAnswer::Status(Box::new(status(daemon))), &[])?,
             PersonCall::Checkpoint => {
@@ -149,6 +170,8 @@ fn status(daemon: &Daemon) -> DaemonStatus {
         records: daemon.log.size(),
         log_healthy: daemon.log.is_healthy(),
         waiting: daemon.mediator.waiting().len(),
+        there: daemon.moved.there(),
+        program: daemon.auditor.told(),
         tasks,
         ended: daemon.unheard.list(),
     }
@@ -167,6 +190,103 @@ fn trust(daemon: &Daemon, file: String, digest: bailiwick_model::Digest, trusted
     match daemon.store.trust(&file, &digest, trusted, daemon.clock.now()) {
         Ok(()) => PersonAnswer::Done,
         Err(fault) => failed(Code::Fault, "trust was not given", &fault.to_string()),
+    }
+}
+
+/// Whom to believe that this is by.
+fn believed(daemon: &Daemon, by: Option<Approver>) -> Result<Approver, DeskFault> {
+    daemon
+        .approvers
+        .believe(by, questions::person())
+        .map_err(DeskFault::Refused)
+}
+
+fn of_approvers(what: &str, fault: &ApproverFault) -> PersonAnswer {
+    failed(Code::Fault, what, &fault.to_string())
+}
+
+/// Enrols somebody, on record first.
+fn enrol(daemon: &Daemon, name: &str, user: Option<&str>) -> PersonAnswer {
+    let what = format!("`{}` is not enrolled", bailiwick_model::visible(name));
+    let by = user.map_or_else(|| "code".to_owned(), |user| format!("user {user}"));
+    let note = || {
+        let event = Event::Enrolled {
+            name: name.into(),
+            by: by.clone(),
+            enrolled: true,
+        };
+        daemon.record(None, event).map_err(|fault| fault.to_string())
+    };
+    let person = task::principal();
+    let enrolled = match user {
+        Some(user) => daemon.approvers.enrol_user(name, user, &person, &note).map(|()| None),
+        None => {
+            let told = daemon.approvers.enrol_code(name, &person, &KernelRandom, &note);
+            told.map(|told| Some(told.to_string()))
+        }
+    };
+    enrolled.map_or_else(|fault| of_approvers(&what, &fault), PersonAnswer::Enrolling)
+}
+
+/// Takes somebody from the list. They are out also where that cannot be written down.
+fn expel(daemon: &Daemon, name: &str) -> PersonAnswer {
+    let what = format!("`{}` is not taken from the list", bailiwick_model::visible(name));
+    if let Err(fault) = daemon.approvers.remove(name) {
+        return of_approvers(&what, &fault);
+    }
+    let event = Event::Enrolled {
+        name: name.into(),
+        by: String::new(),
+        enrolled: false,
+    };
+    match daemon.record(None, event) {
+        Ok(()) => PersonAnswer::Done,
+        Err(fault) => failed(
+            Code::LogUnavailable,
+            "they are out, but that is not on record",
+            &fault.to_string(),
+        ),
+    }
+}
+
+fn approve_in(daemon: &Arc<Daemon>, folder: Option<std::path::PathBuf>) -> PersonAnswer {
+    let what = "other users cannot answer there";
+    if let Err(cause) = colleagues::listen(daemon, folder.as_deref()) {
+        return failed(Code::Fault, what, &cause);
+    }
+    match daemon.approvers.set_folder(folder) {
+        Ok(()) => PersonAnswer::Done,
+        Err(fault) => of_approvers(what, &fault),
+    }
+}
+
+fn sign_in(daemon: &Daemon, name: &str, code: &str) -> PersonAnswer {
+    // Codes go by the time that others have, not by one that never goes back.
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seconds = since.map_or(0, |since| since.as_secs());
+    match daemon.approvers.check(name, code, seconds) {
+        Ok(by) => PersonAnswer::SignedIn(by),
+        Err(fault) => of_approvers("not signed in", &fault),
+    }
+}
+
+/// What a task was ordered by that has ended.
+fn ordered(daemon: &Daemon, task: TaskId) -> PersonAnswer {
+    let what = format!("task {task} cannot be resumed");
+    if lock(&daemon.running).contains_key(&task) {
+        return failed(
+            Code::LimitReached,
+            &what,
+            "it runs: `bailiwick attach` comes back to it",
+        );
+    }
+    match daemon.store.order(task) {
+        Ok(Some(text)) => match serde_json::from_str(&text) {
+            Ok(order) => PersonAnswer::Ordered(Box::new(order)),
+            Err(cause) => failed(Code::Fault, &what, &cause.to_string()),
+        },
+        Ok(None) => failed(Code::UnknownTask, &what, "what it was ordered by is not kept"),
+        Err(fault) => failed(Code::Fault, &what, &fault.to_string()),
     }
 }
 
@@ -248,11 +368,15 @@ fn see_out(daemon: &Arc<Daemon>, started: task::Started, checkpoint: bool, made:
     if let Some(teller) = teller {
         let _ = teller.join();
     }
+    let over = handle.is_closed().then(|| {
+        let id = handle.describe().id;
+        hours::told_over(&handle.policy, id, daemon.clock.now())
+    });
     let ended = attend::Ended {
         status,
         checkpoint: checkpoint.then(|| daemon.log.checkpoint().ok()).flatten(),
         denied,
-        made: made.told(),
+        made: made.told().into_iter().chain(over).collect(),
     };
     let about = handle.describe();
     let id = about.id;
@@ -337,8 +461,7 @@ fn attach(daemon: &Daemon, channel: Channel, task: TaskId) -> Result<(), Ended> 
 
 /// Ends a task: asks it to end by itself, unless it is to end at once, and does not wait for long.
 fn end(daemon: &Daemon, task: TaskId, at_once: bool) -> PersonAnswer {
-    let running = || lock(&daemon.running).get(&task).cloned();
-    let Some(handle) = running() else {
+    let Some(handle) = lock(&daemon.running).get(&task).cloned() else {
         return failed(
             Code::UnknownTask,
             &format!("task {task} cannot be ended"),
@@ -346,12 +469,36 @@ fn end(daemon: &Daemon, task: TaskId, at_once: bool) -> PersonAnswer {
         );
     };
     handle.attendance.take_as_known();
+    stop(daemon, task, &handle, if at_once { Grace::None } else { Grace::Short })
+}
+
+/// What a task is given to end by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grace {
+    /// Nothing.
+    None,
+    /// A word, and some seconds.
+    Short,
+    /// The same, with the time to put its things away before its terminal is said to be gone.
+    Whole,
+}
+
+/// Ends a task that runs, and does not wait for long.
+pub(super) fn stop(daemon: &Daemon, task: TaskId, handle: &task::Handle, grace: Grace) -> PersonAnswer {
+    let running = || lock(&daemon.running).get(&task).cloned();
     let begun = std::time::Instant::now();
-    if !at_once {
-        // An interactive shell heeds the second only.
+    if grace != Grace::None {
         handle.signal(signal_hook::consts::SIGTERM);
-        handle.signal(signal_hook::consts::SIGHUP);
+        // An interactive shell heeds this one only; whoever heeds the other may need time for it.
+        let mut hang_up = Some(if grace == Grace::Short {
+            Duration::ZERO
+        } else {
+            GRACE / 2
+        });
         while running().is_some() && begun.elapsed() < GRACE {
+            if hang_up.take_if(|after| begun.elapsed() >= *after).is_some() {
+                handle.signal(signal_hook::consts::SIGHUP);
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -14,7 +14,7 @@ use bailiwick_gate::{Store, Waiting};
 use bailiwick_mediator::Watcher;
 use bailiwick_model::{AbsPath, Act, Anchors, DecisionId, Nonce, TaskId, Verdict};
 
-use super::{Daemon, lock, task};
+use super::{Daemon, auditor, lock, task};
 use crate::context::Context;
 use crate::protocol::PersonAnswer;
 
@@ -143,11 +143,12 @@ pub fn watch(daemon: &Arc<Daemon>) {
     std::thread::spawn(move || tell_attending(&daemon, &told));
 }
 
-fn keep(daemon: &Daemon, happened: &Receiver<Happened>, tell: &SyncSender<Box<Waiting>>) {
+fn keep(daemon: &Arc<Daemon>, happened: &Receiver<Happened>, tell: &SyncSender<Box<Waiting>>) {
     while let Ok(next) = happened.recv() {
         let kept = match next {
             Happened::Waits(waiting) => {
                 let kept = daemon.store.put_question(&waiting);
+                auditor::ask(daemon, &waiting);
                 let _ = tell.try_send(waiting);
                 kept
             }
@@ -172,6 +173,12 @@ fn tell_attending(daemon: &Daemon, told: &Receiver<Box<Waiting>>) {
         }
         while known.len() > TO_BE_KEPT {
             known.pop_first();
+        }
+        let bell = lock(&daemon.running)
+            .get(&waiting.request.task)
+            .and_then(|handle| handle.bell.clone());
+        if let Some(bell) = bell {
+            daemon.ringer.tell(&bell, &daemon.mediator.shown((*waiting).clone()));
         }
         let begun = Instant::now();
         let attended = loop {

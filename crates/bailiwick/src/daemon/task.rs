@@ -6,6 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -13,7 +14,7 @@ use std::thread::JoinHandle;
 use bailiwick_fence::{Control, Lines, Running};
 use bailiwick_gate::{
     FenceReport, IdMap, Judged, LaunchFault, Mediator as _, Outcome, Passed, Reading, Settlement, Spent, Start,
-    TaskRow, TaskState,
+    Store as _, TaskRow, TaskState,
 };
 use bailiwick_mediator::{PATIENCE, Rules, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Record, Request, Resource, TaskId, Verb};
@@ -22,6 +23,7 @@ use bailiwick_proxy::{Authority, Config};
 
 use super::attend::Attendance;
 use super::believed::Believed;
+use super::bell::Bell;
 use super::kept::Kept;
 use super::logins::Shared;
 use super::plan::{self, Granted, Materials};
@@ -29,7 +31,7 @@ use super::scratch;
 use super::screen::Screen;
 use super::spare::{Joiner, NetworkGate};
 use super::told::{cannot_ask, no_login, planned, settings_kept, told};
-use super::{Daemon, KernelRandom, broker, devices, gate_line, lock, publish, refusals, secret, vault};
+use super::{Daemon, KernelRandom, broker, devices, gate_line, hours, lock, publish, refusals, secret, vault};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::places;
@@ -53,6 +55,12 @@ pub struct Handle {
     pub attendance: Arc<Attendance>,
     /// Its terminal, if it has one.
     pub screen: Option<Arc<Screen>>,
+    /// Where its person can be told on their desktop.
+    pub bell: Option<Bell>,
+    /// Its rules.
+    pub policy: Arc<Policy>,
+    /// True once its hours are over, and it is being ended for that.
+    closed: Arc<AtomicBool>,
     /// What it shares of its agent's login.
     shared: Option<Arc<Shared>>,
     /// Ports that are seen outside since it began.
@@ -94,6 +102,16 @@ impl Handle {
             .ok_or_else(|| fault(Code::UnknownTask, "the task has ended", "", ""))?;
         all.push(ports.serve(&self.fence, &self.doors.joiner).map_err(io)?);
         Ok(())
+    }
+
+    /// Marks it as ended by its hours: false where it was marked before.
+    pub fn closes(&self) -> bool {
+        !self.closed.swap(true, Ordering::SeqCst)
+    }
+
+    /// True when its hours have ended it.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// True when it goes on without anybody who attends it.
@@ -353,6 +371,7 @@ fn begin(
         daemon,
         &Request::new(row.id, Verb::Run, ordered(order, context)?),
         &context.root,
+        policy,
     )?;
     let level = daemon.machine.choose(order.level, policy.settings())?;
     let identity = crate::daemon::level::identity_at(level, identity);
@@ -432,6 +451,7 @@ fn begin(
         tables: &context.tables,
     });
     let mut planning = planning.ok_or_else(|| fault(Code::Fault, "the fence could not be planned", "", ""))?;
+    let is_outer = outer.is_some();
     let secret = outer.and_then(|outer| outer.secret);
     if secret.is_some() {
         planning.plan.secret = true;
@@ -577,6 +597,9 @@ fn begin(
         open: Mutex::new(Some(vec![ports])),
     });
     daemon.chores.keep(row.clone());
+    if !is_outer {
+        keep_order(daemon, row.id, order);
+    }
     let about = RunningTask {
         id: row.id,
         context: row.context.to_string(),
@@ -594,6 +617,9 @@ fn begin(
         fence,
         attendance: Arc::default(),
         screen,
+        bell: Bell::of(policy.settings().notify, &order.environment),
+        policy: Arc::clone(policy),
+        closed: Arc::default(),
         shared: shared.clone(),
         doors: Arc::clone(&doors),
     };
@@ -619,6 +645,21 @@ fn begin(
         refused,
         root: context.root.clone(),
     })
+}
+
+/// Keeps what a task was ordered by, without the person's surroundings: they are those of whoever orders it again.
+fn keep_order(daemon: &Daemon, task: TaskId, order: &RunOrder) {
+    let order = RunOrder {
+        environment: Vec::new(),
+        git: crate::git::settings::GitSettings::default(),
+        ..order.clone()
+    };
+    let kept = serde_json::to_string(&order)
+        .map_err(|e| e.to_string())
+        .and_then(|text| daemon.store.put_order(task, &text).map_err(|e| e.to_string()));
+    if let Err(cause) = kept {
+        talkln!("bailiwick: task {task} cannot be resumed later: {cause}");
+    }
 }
 
 fn settle(daemon: &Daemon, spent: Spent, done: bool, note: &str) {
@@ -649,7 +690,7 @@ fn ordered(order: &RunOrder, context: &Context) -> Result<Resource, LaunchFault>
 }
 
 /// Asks for the permit of what the person orders, and spends it.
-fn permit(daemon: &Daemon, request: &Request, root: &AbsPath) -> Result<Spent, LaunchFault> {
+fn permit(daemon: &Daemon, request: &Request, root: &AbsPath, policy: &Policy) -> Result<Spent, LaunchFault> {
     match daemon.mediator.decide_order(request) {
         Outcome::Allow(permit) => permit
             .spend(request, daemon.clock.now())
@@ -666,6 +707,15 @@ fn permit(daemon: &Daemon, request: &Request, root: &AbsPath) -> Result<Spent, L
             &refusal,
             LOG_HINT,
         )),
+        Outcome::Deny(refusal) if refusal.code == Code::OutOfHours && !policy.settings().oversight.is_none() => {
+            let told = hours::told_opening(policy, daemon.clock.now());
+            Err(fault(
+                refusal.code,
+                &format!("nothing runs in {root} now: {told}"),
+                &refusal,
+                &format!("`bailiwick explain {}` says by which rule", refusal.id),
+            ))
+        }
         Outcome::Deny(refusal) => Err(fault(
             refusal.code,
             &format!("`{request}` is denied in {root}"),

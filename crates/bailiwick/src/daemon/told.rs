@@ -114,6 +114,7 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
             .then(|| settings.login.as_ref().map(|login| login.agent.clone()))
             .flatten(),
         settings: Vec::new(),
+        closes: super::hours::told_end(policy, daemon.clock.now()),
         registries: reach.registries.into_iter().collect(),
         requests,
         network,

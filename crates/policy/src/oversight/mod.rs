@@ -9,6 +9,7 @@
 
 mod answer;
 mod hours;
+mod program;
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ use bailiwick_model::{
 
 pub use answer::FOUR_EYES;
 pub use hours::{Closed, Days, Hours, Window, Zone};
+pub use program::ProgramApprover;
 pub use read::is_name;
 
 use crate::combine::other_views;
@@ -96,6 +98,11 @@ impl Oversight {
     /// True when nothing is overseen.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// True when something is done only while somebody watches.
+    pub fn watches(&self) -> bool {
+        !self.present.is_empty()
     }
 
     /// What it says, one line each, with the layer.

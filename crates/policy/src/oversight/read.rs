@@ -33,7 +33,7 @@ pub fn is_name(name: &str) -> bool {
 
 /// What an act is wanted for here, which says whether files can be among them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+pub(crate) enum Wanted {
     /// Decided each time, at that time.
     EachTime,
     /// Asked about, which files can be, one by one.
@@ -314,7 +314,7 @@ impl Reader<'_> {
     }
 
     /// A list of acts.
-    fn overseen(&mut self, item: &Item, key: &str, wanted: Wanted) -> Vec<Rule> {
+    pub(crate) fn overseen(&mut self, item: &Item, key: &str, wanted: Wanted) -> Vec<Rule> {
         let mut found = Vec::new();
         for (text, span) in self.texts_of(item, key) {
             found.extend(self.overseen_act(&text, span, wanted));

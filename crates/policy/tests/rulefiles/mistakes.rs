@@ -60,7 +60,7 @@ fn c070_unknown_keys_name_the_nearest() {
     );
     says(
         "write = [\".\"]\n",
-        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `commands`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `oversight`, `questions`, `state`, `broker`, `secret`",
+        "1:1: `write` is not a known key | known here: `context`, `extends`, `files`, `network`, `commands`, `allow`, `ask`, `deny`, `environment`, `devices`, `git`, `fence`, `limits`, `profiles`, `oversight`, `approver`, `questions`, `state`, `broker`, `secret`",
     );
 }
 

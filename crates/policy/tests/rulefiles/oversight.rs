@@ -425,3 +425,42 @@ fn what_is_overseen_is_shown() {
         assert!(shown.contains(line), "{line}\n{shown}");
     }
 }
+
+#[test]
+fn p2_a_program_that_answers_is_named_by_the_person_or_the_machine() {
+    let with = |project: &str, person: &str, machine: &str| {
+        let files = |text: &str| match text {
+            "" => Vec::new(),
+            text => vec![file("rules.toml", text)],
+        };
+        load(&Sources {
+            machine: files(machine),
+            person: files(person),
+            project: Some(file("bailiwick.toml", project)),
+            ..sources()
+        })
+    };
+    let own = "approver = [\"/x/auditor\", \"-v\"]\nextends = [\"coding\"]\n";
+    let wrong = with(own, "", "").unwrap_err();
+    assert_eq!(wrong[0].message, "a project cannot name its own `approver`");
+    let plain = "extends = [\"coding\"]\n";
+    let person = "extends = [\"ceiling\"]\n[approver]\nrun = [\"/x/auditor\", \"-v\"]\nmay = [\"run git push\"]\n";
+    let found = with(plain, person, "").unwrap();
+    let program = found.settings().approver.as_ref().unwrap();
+    assert_eq!(program.command, ["/x/auditor", "-v"]);
+    assert!(program.may_say_yes(&request("run git push")) && !program.may_say_yes(&request("run git pull")));
+    let machine = "approver = [\"/usr/bin/theirs\"]\nextends = [\"ceiling\"]\n";
+    let both = with(plain, person, machine).unwrap();
+    assert_eq!(both.settings().approver.as_ref().unwrap().command, ["/usr/bin/theirs"]);
+    assert_ne!(both.digest(), found.digest());
+    for text in [
+        "approver = [\"auditor\"]\n",
+        "approver = []\n",
+        "approver = \"/x\"\n",
+        "[approver]\nmay = [\"run ls\"]\n",
+        "[approver]\nrun = [\"/x\"]\nmay = []\n",
+        "[approver]\nrun = [\"/x\"]\nmya = [\"run ls\"]\n",
+    ] {
+        assert!(with(plain, text, "").is_err(), "{text}");
+    }
+}
