@@ -98,10 +98,7 @@ impl Papers for OwnPapers {
         log::catch_up(&self.places);
         let cannot = |cause: &dyn std::fmt::Display| format!("the log cannot be verified: {cause}");
         let key = std::fs::read_to_string(self.places.log_verifier()).map_err(|e| cannot(&e))?;
-        let key = key
-            .trim()
-            .parse()
-            .map_err(|e: bailiwick_ledger::KeyFault| cannot(&e))?;
+        let key = key.trim().parse().map_err(|e: bailiwick_ledger::KeyFault| cannot(&e))?;
         match bailiwick_ledger::verify(&self.places.log(), &key, None) {
             Ok(verified) => Ok(format!(
                 "verified: {} records, signed up to {}; going back to an older state as a whole is found only with a checkpoint that was kept elsewhere: `bailiwick log verify --since`",
@@ -119,7 +116,10 @@ impl Papers for OwnPapers {
         all.extend(at_work.into_iter().map(|task| task.context));
         let granted = self.desk.granted().unwrap_or_default();
         all.extend(granted.into_iter().map(|grant| grant.context.to_string()));
-        let kept = std::fs::read_dir(self.places.state.join("contexts")).into_iter().flatten().flatten();
+        let kept = std::fs::read_dir(self.places.state.join("contexts"))
+            .into_iter()
+            .flatten()
+            .flatten();
         for folder in kept.take(MAX_CONTEXTS) {
             let mut root = String::new();
             let file = std::fs::File::open(folder.path().join("root"));

@@ -31,7 +31,9 @@ impl Console {
         let mut said = BufReader::new(child.stdout.take().unwrap());
         said.read_line(&mut link).unwrap();
         let link = link.trim().to_owned();
-        let port = link.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split('/').next());
+        let port = link
+            .strip_prefix("http://127.0.0.1:")
+            .and_then(|rest| rest.split('/').next());
         let port = port.unwrap_or_else(|| panic!("`{link}` is no link")).parse().unwrap();
         Self { child, link, port }
     }
@@ -83,7 +85,10 @@ fn p8_an_answer_in_the_browser_reaches_a_request_that_is_held() {
     for kit in [Bailiwick::new(), Bailiwick::as_ordinary_user()] {
         let origin = Origin::start();
         let url = origin.url("/x?q=%3Cscript%3Ealert(1)%3C/script%3E");
-        rules(&kit, &format!("[network]\nask = [\"GET http://127.0.0.1:{}/**\"]\n", origin.port()));
+        rules(
+            &kit,
+            &format!("[network]\nask = [\"GET http://127.0.0.1:{}/**\"]\n", origin.port()),
+        );
         let console = Console::start(&kit);
         let tab = enter(&browser, &console.link);
         assert!(tab.text("main").contains("Nothing waits for you"));
@@ -92,10 +97,17 @@ fn p8_an_answer_in_the_browser_reaches_a_request_that_is_held() {
         tab.click("#list > li a");
         tab.wait("#say-yes");
         let shown = tab.text("#whole");
-        assert!(shown.contains("<script>alert(1)</script>") && shown.contains("127.0.0.1"), "{shown}");
+        assert!(
+            shown.contains("<script>alert(1)</script>") && shown.contains("127.0.0.1"),
+            "{shown}"
+        );
         assert!(origin.requests().is_empty());
         say_yes(&tab);
-        assert!(tab.text(".told").contains("once, in this task"), "{}", tab.text(".told"));
+        assert!(
+            tab.text(".told").contains("once, in this task"),
+            "{}",
+            tab.text(".told")
+        );
         assert!(run.join().unwrap().ok().stdout.ends_with("through\n"));
         assert_eq!(origin.requests().len(), 1);
 
@@ -107,7 +119,10 @@ fn p8_an_answer_in_the_browser_reaches_a_request_that_is_held() {
         tab.click("#no button");
         tab.wait(".told");
         let said = run.join().unwrap().ok().stdout;
-        assert!(said.contains("answered-no") && said.contains("use the cache") && said.ends_with("403"), "{said}");
+        assert!(
+            said.contains("answered-no") && said.contains("use the cache") && said.ends_with("403"),
+            "{said}"
+        );
         assert_eq!(origin.requests().len(), 1);
         let log = kit.run(&["log", "show"]).ok().stdout;
         assert!(log.contains("yes, once by ") || log.contains(": yes by "), "{log}");
@@ -119,7 +134,12 @@ fn p8_an_answer_in_the_browser_reaches_a_request_that_is_held() {
         assert!(tab.text(".told").starts_with("verified: "), "{}", tab.text(".told"));
         assert!(tab.text(".log").contains("use the cache"), "{}", tab.text(".log"));
         tab.click("header a[href$='/authority']");
-        assert!(tab.text(".rules").contains(&format!("GET http://127.0.0.1:{}/**", origin.port())), "{}", tab.text("main"));
+        assert!(
+            tab.text(".rules")
+                .contains(&format!("GET http://127.0.0.1:{}/**", origin.port())),
+            "{}",
+            tab.text("main")
+        );
         assert_eq!(tab.troubles(), Vec::<String>::new());
     }
 }
@@ -130,7 +150,13 @@ fn p8_an_answer_in_the_browser_reaches_an_opening_that_is_held() {
     if at_level_process() {
         return skip("level `process` shows no such trees");
     }
-    if !is_root() && std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+    if !is_root()
+        && std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .is_err()
+    {
         return skip("`/dev/fuse` is not usable");
     }
     for kit in [Bailiwick::new(), Bailiwick::as_ordinary_user().with_fuse()] {
@@ -182,10 +208,16 @@ fn p11_a_grant_that_is_revoked_in_the_browser_cuts_a_download() {
     let Some(browser) = browser() else { return };
     let kit = Bailiwick::as_ordinary_user();
     let (port, count) = endless();
-    rules(&kit, &format!("[network]\nask = [\"GET http://127.0.0.1:{port}/**\"]\n"));
+    rules(
+        &kit,
+        &format!("[network]\nask = [\"GET http://127.0.0.1:{port}/**\"]\n"),
+    );
     let console = Console::start(&kit);
     let tab = enter(&browser, &console.link);
-    let run = begin(&kit, &format!("curl -sS -N -m 80 http://127.0.0.1:{port}/slow > slow; echo the download ended with $?"));
+    let run = begin(
+        &kit,
+        &format!("curl -sS -N -m 80 http://127.0.0.1:{port}/slow > slow; echo the download ended with $?"),
+    );
     tab.wait("#list > li a");
     tab.click("#list > li a");
     // A wider yes, for any number of times, in this task.
@@ -207,7 +239,11 @@ fn p11_a_grant_that_is_revoked_in_the_browser_cuts_a_download() {
     tab.wait(".told");
     let said = run.join().unwrap().ok().stdout;
     let took = begun.elapsed();
-    assert!(!said.contains("ended with 0") && took < Duration::from_secs(3), "{took:?}: {said} {}", kit.run(&["log", "show", "-n", "12"]).stdout);
+    assert!(
+        !said.contains("ended with 0") && took < Duration::from_secs(3),
+        "{took:?}: {said} {}",
+        kit.run(&["log", "show", "-n", "12"]).stdout
+    );
     assert!(tab.text("main").contains("No grant holds"));
 }
 
@@ -217,7 +253,10 @@ fn p8_a_link_is_for_the_person_and_for_once() {
         let none = kit.run(&["console", "link"]).status_is(2);
         assert!(none.stderr.contains("no console runs"), "{}", none.stderr);
         let console = Console::start(&kit);
-        let (first, second) = (kit.run(&["console", "link"]).ok().stdout, kit.run(&["console", "link"]).ok().stdout);
+        let (first, second) = (
+            kit.run(&["console", "link"]).ok().stdout,
+            kit.run(&["console", "link"]).ok().stdout,
+        );
         for link in [&first, &second] {
             let (place, token) = link.trim().split_once('#').unwrap();
             assert_eq!(place, format!("http://127.0.0.1:{}/", console.port));
@@ -246,12 +285,21 @@ fn p8_a_link_is_for_the_person_and_for_once() {
         drop(console);
         // One that was killed leaves its socket behind: the next takes its place.
         let next = Console::start(&kit);
-        assert!(kit.run(&["console", "link"]).ok().stdout.contains(&format!(":{}/#", next.port)));
+        assert!(
+            kit.run(&["console", "link"])
+                .ok()
+                .stdout
+                .contains(&format!(":{}/#", next.port))
+        );
         drop(next);
         let busy = TcpListener::bind("127.0.0.1:0").unwrap();
         let fixed = busy.local_addr().unwrap().port().to_string();
         let refused = kit.run(&["console", "--port", &fixed]).status_is(1);
-        assert!(refused.stderr.contains("cannot listen on 127.0.0.1:"), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("cannot listen on 127.0.0.1:"),
+            "{}",
+            refused.stderr
+        );
     }
 }
 
@@ -266,7 +314,10 @@ fn p8_nothing_inside_reaches_the_console() {
     for kit in [Bailiwick::new(), Bailiwick::as_ordinary_user()] {
         // Something waits, so that there is something to be seen.
         let origin = Origin::start();
-        rules(&kit, &format!("[network]\nask = [\"GET http://127.0.0.1:{}/**\"]\n", origin.port()));
+        rules(
+            &kit,
+            &format!("[network]\nask = [\"GET http://127.0.0.1:{}/**\"]\n", origin.port()),
+        );
         let held = begin(&kit, &format!("curl -s -m 60 {}", origin.url("/held-one")));
         let begun = Instant::now();
         while !kit.run(&["approve", "--json"]).stdout.contains("held-one") {
@@ -282,32 +333,58 @@ fn p8_nothing_inside_reaches_the_console() {
         // Each is first seen to work without a fence; the word is what it would give away.
         let attempts = [
             (format!("/usr/bin/python3 ask_port.py {port}"), "console.DIGEST"),
-            (format!("curl -s --noproxy '*' http://127.0.0.1:{port}/"), "console.DIGEST"),
+            (
+                format!("curl -s --noproxy '*' http://127.0.0.1:{port}/"),
+                "console.DIGEST",
+            ),
             (format!("curl -s http://127.0.0.1:{port}/"), "console.DIGEST"),
             (format!("curl -s http://localhost:{port}/"), "console.DIGEST"),
             (format!("/usr/bin/python3 ask_socket.py {state}/console.sock"), "/#"),
             (format!("ls {state}; cat {state}/console.html"), "a link"),
             (format!("ls -l {state}/console.sock && echo it is there"), "it is there"),
             (format!("{program} console link"), "/#"),
-            (format!("env -i HOME=\"$HOME\" PATH=\"$PATH\" {program} console link"), "/#"),
-            (format!("env -i HOME=\"$HOME\" PATH=\"$PATH\" XDG_STATE_HOME={} {program} console link", state.trim_end_matches("/bailiwick")), "/#"),
+            (
+                format!("env -i HOME=\"$HOME\" PATH=\"$PATH\" {program} console link"),
+                "/#",
+            ),
+            (
+                format!(
+                    "env -i HOME=\"$HOME\" PATH=\"$PATH\" XDG_STATE_HOME={} {program} console link",
+                    state.trim_end_matches("/bailiwick")
+                ),
+                "/#",
+            ),
             (format!("{program} approve --json"), "held-one"),
-            (format!("env -i HOME=\"$HOME\" PATH=\"$PATH\" {program} approve --json"), "held-one"),
+            (
+                format!("env -i HOME=\"$HOME\" PATH=\"$PATH\" {program} approve --json"),
+                "held-one",
+            ),
             (format!("tr '\\0' '\\n' < /proc/{pid}/environ | grep HOME"), "HOME="),
             (format!("ls -l /proc/{pid}/fd | grep socket"), "socket"),
-            (format!("head -c 1 /proc/{pid}/mem; readlink /proc/{pid}/exe"), "bailiwick"),
+            (
+                format!("head -c 1 /proc/{pid}/mem; readlink /proc/{pid}/exe"),
+                "bailiwick",
+            ),
             (format!("kill -0 {pid} && echo signalled"), "signalled"),
         ];
         for (line, word) in &attempts {
             let word = word.replace("console.DIGEST", "The console of Bailiwick");
             let outside = kit.shell_outside(line);
-            assert!(outside.stdout.contains(&word), "it does not work outside: {line}: {outside:?}");
+            assert!(
+                outside.stdout.contains(&word),
+                "it does not work outside: {line}: {outside:?}"
+            );
             let inside = kit.shell(line);
             assert!((0..125).contains(&inside.status), "{line}: {inside:?}");
             assert!(!inside.stdout.contains(&word), "{line}: {inside:?}");
         }
         let id = kit.run(&["approve", "--json"]).stdout;
-        let id = id.split("\"id\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_owned();
+        let id = id
+            .split("\"id\":\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next())
+            .unwrap()
+            .to_owned();
         kit.run(&["approve", "--no", &id]).ok();
         held.join().unwrap().ok();
         let link = kit.run(&["console", "link"]).ok().stdout;
@@ -347,7 +424,10 @@ time.sleep(600)
 
 #[test]
 fn p8_nothing_inside_speaks_to_the_screen_or_the_session() {
-    for (number, mut kit) in [Bailiwick::new(), Bailiwick::as_ordinary_user()].into_iter().enumerate() {
+    for (number, mut kit) in [Bailiwick::new(), Bailiwick::as_ordinary_user()]
+        .into_iter()
+        .enumerate()
+    {
         // The sockets of a screen and of a session, where programs of a desktop look for them.
         let display = 1000 + std::process::id() % 1000 * 2 + u32::try_from(number).unwrap();
         let screen = format!("/tmp/.X11-unix/X{display}");
@@ -358,9 +438,16 @@ fn p8_nothing_inside_speaks_to_the_screen_or_the_session() {
         kit.write("listen.py", LISTEN);
         kit.write("talk_to.py", CONNECT);
         let mut listen = kit.outside_command("/usr/bin/python3");
-        let mut listen = listen.arg("listen.py").args(&names).stdout(Stdio::piped()).spawn().unwrap();
+        let mut listen = listen
+            .arg("listen.py")
+            .args(&names)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut ready = String::new();
-        BufReader::new(listen.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        BufReader::new(listen.stdout.take().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
         let _ends = Console {
             child: listen,
             link: String::new(),
@@ -370,12 +457,21 @@ fn p8_nothing_inside_speaks_to_the_screen_or_the_session() {
         for name in &names {
             let line = format!("/usr/bin/python3 talk_to.py {name}");
             let outside = kit.shell_outside(&line);
-            assert!(outside.stdout.contains("reached"), "it does not work outside: {line}: {outside:?}");
+            assert!(
+                outside.stdout.contains("reached"),
+                "it does not work outside: {line}: {outside:?}"
+            );
             let inside = kit.shell(&line);
-            assert!((1..125).contains(&inside.status) && !inside.stdout.contains("reached"), "{line}: {inside:?}");
+            assert!(
+                (1..125).contains(&inside.status) && !inside.stdout.contains("reached"),
+                "{line}: {inside:?}"
+            );
         }
         // By the programs that do such things.
-        for line in ["xdotool key Return", "dbus-send --session --dest=org.freedesktop.DBus / org.freedesktop.DBus.Hello"] {
+        for line in [
+            "xdotool key Return",
+            "dbus-send --session --dest=org.freedesktop.DBus / org.freedesktop.DBus.Hello",
+        ] {
             let program = line.split(' ').next().unwrap();
             if kit.shell_outside(&format!("command -v {program}")).status != 0 {
                 skip(&format!("there is no {program} here"));

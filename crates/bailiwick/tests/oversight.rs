@@ -388,7 +388,11 @@ fn p8_a_program_answers_within_its_acts_and_what_it_passes_on_stays_for_people()
         let child = background(&kit, &format!("{act} 2>/dev/null; true"));
         let asked = question(&kit, &format!("run {act}"));
         let status = || kit.run(&["status"]).ok().stdout;
-        assert!(until(|| status().contains(counted).then_some(())).is_some(), "{}", status());
+        assert!(
+            until(|| status().contains(counted).then_some(())).is_some(),
+            "{}",
+            status()
+        );
         kit.run(&["approve", asked["id"].as_str().unwrap()]).ok();
         ended(child);
     }

@@ -103,7 +103,11 @@ mod tests {
             "rebound.test",
             "",
         ] {
-            assert_eq!(heard(Method::GET, &[("host", bad)], false), Err(Deaf::OtherHost), "{bad}");
+            assert_eq!(
+                heard(Method::GET, &[("host", bad)], false),
+                Err(Deaf::OtherHost),
+                "{bad}"
+            );
         }
         assert_eq!(heard(Method::GET, &[], false), Err(Deaf::OtherHost));
         let twice = [("host", "127.0.0.1:4711"), ("host", "127.0.0.1:4711")];
@@ -115,8 +119,14 @@ mod tests {
         let host = ("host", "127.0.0.1:4711");
         let own = ("origin", "http://127.0.0.1:4711");
         assert_eq!(heard(Method::POST, &[host, own], true), Ok(()));
-        assert_eq!(heard(Method::POST, &[host, own, ("sec-fetch-site", "same-origin")], true), Ok(()));
-        assert_eq!(heard(Method::POST, &[host, ("sec-fetch-site", "same-origin")], true), Ok(()));
+        assert_eq!(
+            heard(Method::POST, &[host, own, ("sec-fetch-site", "same-origin")], true),
+            Ok(())
+        );
+        assert_eq!(
+            heard(Method::POST, &[host, ("sec-fetch-site", "same-origin")], true),
+            Ok(())
+        );
         for other in [
             "http://127.0.0.1:5173",
             "http://localhost:4711",
@@ -135,7 +145,13 @@ mod tests {
             let list = [host, own, ("sec-fetch-site", site)];
             assert_eq!(heard(Method::POST, &list, true), Err(Deaf::OtherOrigin), "{site}");
         }
-        for method in [Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH, Method::TRACE] {
+        for method in [
+            Method::PUT,
+            Method::DELETE,
+            Method::OPTIONS,
+            Method::PATCH,
+            Method::TRACE,
+        ] {
             assert_eq!(heard(method, &[host, own], true), Err(Deaf::OtherMethod));
         }
     }
@@ -147,7 +163,11 @@ mod tests {
             for mode in ["navigate", "no-cors", "cors"] {
                 let list = [host, ("sec-fetch-site", site), ("sec-fetch-mode", mode)];
                 assert_eq!(heard(Method::GET, &list, true), Err(Deaf::OtherOrigin), "{site} {mode}");
-                assert_eq!(heard(Method::GET, &list, false).is_ok(), mode == "navigate", "{site} {mode}");
+                assert_eq!(
+                    heard(Method::GET, &list, false).is_ok(),
+                    mode == "navigate",
+                    "{site} {mode}"
+                );
             }
         }
         assert_eq!(heard(Method::GET, &[host, ("sec-fetch-site", "none")], true), Ok(()));

@@ -15,8 +15,13 @@ fn named(stem: &str, text: &str, ending: &str) -> String {
     format!("{stem}.{}.{ending}", digest.get(..16).unwrap_or(&digest))
 }
 
-static NAMES: LazyLock<[String; 3]> =
-    LazyLock::new(|| [named("console", STYLE, "css"), named("console", SCRIPT, "js"), named("icon", ICON, "svg")]);
+static NAMES: LazyLock<[String; 3]> = LazyLock::new(|| {
+    [
+        named("console", STYLE, "css"),
+        named("console", SCRIPT, "js"),
+        named("icon", ICON, "svg"),
+    ]
+});
 
 /// The addresses of style sheet, script and icon.
 pub fn addresses() -> [String; 3] {

@@ -83,7 +83,9 @@ async fn tell(place: Place, seat: Seat, sender: mpsc::Sender<String>) {
             Ok(Ok(now)) => match place.open.asked().await {
                 Ok(asked) => {
                     seen = Some(now);
-                    let newest = asked.last().map_or_else(|| "-".to_owned(), |newest| newest.id.to_string());
+                    let newest = asked
+                        .last()
+                        .map_or_else(|| "-".to_owned(), |newest| newest.id.to_string());
                     format!("event: changed\ndata: {} {newest}\n\n", asked.len())
                 }
                 Err(_) => away(&mut seen).await,

@@ -74,7 +74,10 @@ fn refuse(open: &Open, status: StatusCode, words: &str) -> Response {
 /// same cookies, whatever its port.
 fn welcome(pass: &Pass) -> Response {
     let mut headers = HeaderMap::new();
-    let cookie = format!("{COOKIE}={}; Path=/s/{}; HttpOnly; SameSite=Strict", pass.cookie, pass.path);
+    let cookie = format!(
+        "{COOKIE}={}; Path=/s/{}; HttpOnly; SameSite=Strict",
+        pass.cookie, pass.path
+    );
     let place = format!("/s/{}/questions", pass.path);
     for (name, value) in [(header::SET_COOKIE, cookie), (header::LOCATION, place)] {
         // Both are made of hex digits and our own words.

@@ -194,7 +194,11 @@ mod tests {
         assert!(parts.len() > 6, "{}", parts.len());
         for wanted in &details {
             let mut lines: Vec<String> = Vec::new();
-            for piece in parts.iter().flat_map(|part| &part.pieces).filter(|piece| piece.name == wanted.name) {
+            for piece in parts
+                .iter()
+                .flat_map(|part| &part.pieces)
+                .filter(|piece| piece.name == wanted.name)
+            {
                 assert_eq!(piece.goes_on, !lines.is_empty());
                 for (_, text, goes_on) in &piece.lines {
                     match (goes_on, lines.last_mut()) {

@@ -56,7 +56,10 @@ pub fn routes(open: Open) -> Router {
         .route("/", get(login::page))
         .route("/login", get(login::page).post(login::by_link))
         .route("/login/code", post(login::by_code))
-        .route("/assets/{name}", get(|Path(name): Path<String>| async move { assets::serve(&name) }))
+        .route(
+            "/assets/{name}",
+            get(|Path(name): Path<String>| async move { assets::serve(&name) }),
+        )
         .nest("/s/{session}", session)
         .fallback(nothing)
         .layer(from_fn_with_state(open.clone(), wall::guard))
@@ -64,7 +67,11 @@ pub fn routes(open: Open) -> Router {
 }
 
 async fn nothing() -> Response {
-    (StatusCode::NOT_FOUND, pages::layout::bare("There is no such page", "it may have been one of another session")).into_response()
+    (
+        StatusCode::NOT_FOUND,
+        pages::layout::bare("There is no such page", "it may have been one of another session"),
+    )
+        .into_response()
 }
 
 /// What goes wrong on the way to a page, as a page.
@@ -119,7 +126,14 @@ async fn shown(seat: &Seat, page: impl Future<Output = Result<Response, Wrong>>)
     }
 }
 
-fn whole(seat: &Seat, place: &'static str, title: &str, waiting: Option<usize>, told: Option<&Told>, body: &Markup) -> Markup {
+fn whole(
+    seat: &Seat,
+    place: &'static str,
+    title: &str,
+    waiting: Option<usize>,
+    told: Option<&Told>,
+    body: &Markup,
+) -> Markup {
     pages::layout::page(
         &pages::layout::Page {
             seat,
@@ -150,7 +164,9 @@ fn told(open: &Open, seat: &Seat, fields: &Fields) -> Option<Told> {
 /// Goes on to a page, with words about what was just done.
 fn go(open: &Open, seat: &Seat, place: &str, wrong: bool, words: String) -> Response {
     let mut sessions = open.sessions();
-    let number = sessions.of(&seat.path, Instant::now()).map(|session| session.tell(Told { wrong, words }));
+    let number = sessions
+        .of(&seat.path, Instant::now())
+        .map(|session| session.tell(Told { wrong, words }));
     drop(sessions);
     let query = number.map(|number| format!("?told={number}")).unwrap_or_default();
     (StatusCode::SEE_OTHER, [(header::LOCATION, seat.to(place) + &query)]).into_response()
@@ -193,7 +209,11 @@ async fn questions(State(open): State<Open>, Extension(seat): Extension<Seat>, R
     .await
 }
 
-async fn questions_list(State(open): State<Open>, Extension(seat): Extension<Seat>, RawQuery(query): RawQuery) -> Response {
+async fn questions_list(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    RawQuery(query): RawQuery,
+) -> Response {
     shown(&seat, async {
         let wish = wish(&fields(query)?)?;
         let asked = open.asked().await?;
@@ -202,7 +222,11 @@ async fn questions_list(State(open): State<Open>, Extension(seat): Extension<Sea
     .await
 }
 
-async fn no_to_all(State(open): State<Open>, Extension(seat): Extension<Seat>, Extension(form): Extension<Fields>) -> Response {
+async fn no_to_all(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Extension(form): Extension<Fields>,
+) -> Response {
     shown(&seat, async {
         let ids = form.get("questions").unwrap_or_default().split_whitespace();
         let ids = ids.map(parsed).collect::<Result<Vec<DecisionId>, Wrong>>()?;
@@ -225,7 +249,10 @@ async fn no_to_all(State(open): State<Open>, Extension(seat): Extension<Seat>, E
 }
 
 fn word(form: &Fields) -> Result<Option<String>, Unclear> {
-    let word = form.get("word").map(|word| word.trim().to_owned()).filter(|word| !word.is_empty());
+    let word = form
+        .get("word")
+        .map(|word| word.trim().to_owned())
+        .filter(|word| !word.is_empty());
     match word {
         Some(word) if word.chars().count() > pages::question::MAX_WORD => Err(Unclear),
         word => Ok(word),
@@ -236,7 +263,9 @@ fn word(form: &Fields) -> Result<Option<String>, Unclear> {
 async fn find(open: &Open, id: &str) -> Result<Asked, Wrong> {
     let id: DecisionId = parsed(id)?;
     let all = open.asked().await?;
-    all.into_iter().find(|asked| asked.id == id).ok_or_else(|| DeskFault::Unknown(id).into())
+    all.into_iter()
+        .find(|asked| asked.id == id)
+        .ok_or_else(|| DeskFault::Unknown(id).into())
 }
 
 /// What of a question is served now.
@@ -260,12 +289,22 @@ fn serve(open: &Open, seat: &Seat, asked: &Asked, wanted: usize) -> Result<Serve
 
 fn gone(seat: &Seat, words: &str) -> Response {
     let body = pages::question::gone(seat, words);
-    (StatusCode::GONE, whole(seat, "questions", "It does not wait any more", None, None, &body)).into_response()
+    (
+        StatusCode::GONE,
+        whole(seat, "questions", "It does not wait any more", None, None, &body),
+    )
+        .into_response()
 }
 
-const ENDED: &str = "somebody else answered it, or it ended: with its deadline, or with whoever asked. The log says which";
+const ENDED: &str =
+    "somebody else answered it, or it ended: with its deadline, or with whoever asked. The log says which";
 
-async fn question(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>, RawQuery(query): RawQuery) -> Response {
+async fn question(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Response {
     shown(&seat, async {
         let fields = fields(query)?;
         let wanted = fields.number::<usize>("part")?.unwrap_or(1).saturating_sub(1);
@@ -293,7 +332,12 @@ async fn question(State(open): State<Open>, Extension(seat): Extension<Seat>, Pa
     .await
 }
 
-async fn question_part(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>, RawQuery(query): RawQuery) -> Response {
+async fn question_part(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Response {
     shown(&seat, async {
         let wanted = fields(query)?.number::<usize>("part")?.unwrap_or(1).saturating_sub(1);
         let asked = find(&open, &id).await?;
@@ -314,7 +358,12 @@ async fn question_part(State(open): State<Open>, Extension(seat): Extension<Seat
     .await
 }
 
-async fn question_offer(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>, RawQuery(query): RawQuery) -> Response {
+async fn question_offer(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Response {
     shown(&seat, async {
         let fields = fields(query)?;
         let asked = find(&open, &id).await?;
@@ -341,7 +390,12 @@ async fn question_offer(State(open): State<Open>, Extension(seat): Extension<Sea
     .await
 }
 
-async fn question_state(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>, RawQuery(query): RawQuery) -> Response {
+async fn question_state(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Response {
     shown(&seat, async {
         let words = fields(query)?.number::<usize>("words")?.unwrap_or(0);
         let id: DecisionId = parsed(&id)?;
@@ -353,7 +407,12 @@ async fn question_state(State(open): State<Open>, Extension(seat): Extension<Sea
     .await
 }
 
-async fn say_yes(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>, Extension(form): Extension<Fields>) -> Response {
+async fn say_yes(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+    Extension(form): Extension<Fields>,
+) -> Response {
     shown(&seat, async {
         let id: DecisionId = parsed(&id)?;
         let (offer, terms) = exact(&form)?;
@@ -382,7 +441,12 @@ async fn say_yes(State(open): State<Open>, Extension(seat): Extension<Seat>, Pat
     .await
 }
 
-async fn say_no(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>, Extension(form): Extension<Fields>) -> Response {
+async fn say_no(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+    Extension(form): Extension<Fields>,
+) -> Response {
     shown(&seat, async {
         let answer_no = Answer::No { word: word(&form)? };
         answer(&open, &seat, parsed(&id)?, answer_no).await
@@ -390,7 +454,12 @@ async fn say_no(State(open): State<Open>, Extension(seat): Extension<Seat>, Path
     .await
 }
 
-async fn say_more(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>, Extension(form): Extension<Fields>) -> Response {
+async fn say_more(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+    Extension(form): Extension<Fields>,
+) -> Response {
     shown(&seat, async {
         let word = word(&form)?.ok_or(Unclear)?;
         answer(&open, &seat, parsed(&id)?, Answer::More { word }).await
@@ -408,7 +477,9 @@ async fn answer(open: &Open, seat: &Seat, id: DecisionId, answer: Answer) -> Res
             Ok(gone(seat, &words))
         }
         Err(DeskFault::Offer(_)) => {
-            let words = "your answer was not taken: the question makes no such offer any more. Here it is as it stands now".into();
+            let words =
+                "your answer was not taken: the question makes no such offer any more. Here it is as it stands now"
+                    .into();
             Ok(go(open, seat, &format!("question/{id}"), true, words))
         }
         Err(fault) => Err(fault.into()),
@@ -446,18 +517,29 @@ async fn tasks(State(open): State<Open>, Extension(seat): Extension<Seat>, RawQu
     .await
 }
 
-async fn task_end(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>) -> Response {
+async fn task_end(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+) -> Response {
     shown(&seat, async {
         let id: TaskId = parsed(&id)?;
         let tasks = open.ask(|house| house.desk.at_work()).await??;
-        let task = tasks.into_iter().find(|task| task.id == id).ok_or_else(Wrong::unknown)?;
+        let task = tasks
+            .into_iter()
+            .find(|task| task.id == id)
+            .ok_or_else(Wrong::unknown)?;
         let body = pages::tasks::end(&seat, &task);
         Ok(place(&open, &seat, "tasks", "End this task?", &Fields::default(), body).await)
     })
     .await
 }
 
-async fn end_task(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>) -> Response {
+async fn end_task(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+) -> Response {
     shown(&seat, async {
         let id: TaskId = parsed(&id)?;
         open.ask(move |house| house.desk.end(id)).await??;
@@ -477,18 +559,33 @@ async fn grants(State(open): State<Open>, Extension(seat): Extension<Seat>, RawQ
     .await
 }
 
-async fn revoke(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>) -> Response {
+async fn revoke(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+) -> Response {
     shown(&seat, async {
         let id: GrantId = parsed(&id)?;
         match open.ask(move |house| house.desk.revoke(id)).await? {
-            Ok(()) => Ok(go(&open, &seat, "grants", false, format!("grant {id} is revoked, and what went on under it is cut off"))),
+            Ok(()) => Ok(go(
+                &open,
+                &seat,
+                "grants",
+                false,
+                format!("grant {id} is revoked, and what went on under it is cut off"),
+            )),
             Err(fault) => Ok(go(&open, &seat, "grants", true, fault.to_string())),
         }
     })
     .await
 }
 
-async fn narrow(State(open): State<Open>, Extension(seat): Extension<Seat>, Path((_, id)): Path<(String, String)>, Extension(form): Extension<Fields>) -> Response {
+async fn narrow(
+    State(open): State<Open>,
+    Extension(seat): Extension<Seat>,
+    Path((_, id)): Path<(String, String)>,
+    Extension(form): Extension<Fields>,
+) -> Response {
     shown(&seat, async {
         let id: GrantId = parsed(&id)?;
         let count: Option<u64> = form.number("count")?;
@@ -501,7 +598,13 @@ async fn narrow(State(open): State<Open>, Extension(seat): Extension<Seat>, Path
             }
         };
         if count == Some(0) || (count.is_none() && until.is_none()) {
-            return Ok(go(&open, &seat, "grants", true, "say how often, or how long: to end a grant, revoke it".into()));
+            return Ok(go(
+                &open,
+                &seat,
+                "grants",
+                true,
+                "say how often, or how long: to end a grant, revoke it".into(),
+            ));
         }
         let narrowed = open
             .ask(move |house| {
@@ -511,7 +614,13 @@ async fn narrow(State(open): State<Open>, Extension(seat): Extension<Seat>, Path
             })
             .await?;
         match narrowed {
-            Ok(grant) => Ok(go(&open, &seat, "grants", false, format!("narrowed to: {}", visible(&grant.sentence)))),
+            Ok(grant) => Ok(go(
+                &open,
+                &seat,
+                "grants",
+                false,
+                format!("narrowed to: {}", visible(&grant.sentence)),
+            )),
             Err(fault) => Ok(go(&open, &seat, "grants", true, fault.to_string())),
         }
     })
@@ -538,7 +647,13 @@ async fn log(State(open): State<Open>, Extension(seat): Extension<Seat>, RawQuer
 async fn verify(State(open): State<Open>, Extension(seat): Extension<Seat>) -> Response {
     shown(&seat, async {
         let Ok(_turn) = Arc::clone(&open.verifying).try_acquire_owned() else {
-            return Ok(go(&open, &seat, "log", true, "the log is being verified already: wait for that".into()));
+            return Ok(go(
+                &open,
+                &seat,
+                "log",
+                true,
+                "the log is being verified already: wait for that".into(),
+            ));
         };
         let verified = open.ask(|house| house.papers.verify()).await?;
         let (wrong, words) = match verified {
@@ -556,7 +671,13 @@ async fn authority(State(open): State<Open>, Extension(seat): Extension<Seat>, R
         let contexts = open.ask(|house| house.papers.contexts()).await?.map_err(Words)?;
         // Those that are known only: what an address names is read from no other folder.
         let chosen = match fields.get("context") {
-            Some(wanted) => Some(contexts.iter().find(|context| *context == wanted).ok_or_else(Wrong::unknown)?.clone()),
+            Some(wanted) => Some(
+                contexts
+                    .iter()
+                    .find(|context| *context == wanted)
+                    .ok_or_else(Wrong::unknown)?
+                    .clone(),
+            ),
             None => contexts.first().cloned(),
         };
         let rules = match chosen {

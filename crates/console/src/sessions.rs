@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::desk::Approver;
 use bailiwick_gate::Random;
+use bailiwick_gate::desk::Approver;
 use bailiwick_model::DecisionId;
 use sha2::{Digest as _, Sha256};
 
@@ -194,7 +194,9 @@ impl Sessions {
         self.sweep(now);
         while self.open.len() >= MAX_SESSIONS {
             let oldest = self.open.iter().min_by_key(|(_, session)| session.used);
-            let Some(oldest) = oldest.map(|(path, _)| *path) else { break };
+            let Some(oldest) = oldest.map(|(path, _)| *path) else {
+                break;
+            };
             self.open.remove(&oldest);
         }
         let pass = Pass {
@@ -353,10 +355,7 @@ mod tests {
         assert!(sessions.find(&pass.path, &["x".into()], true, now).is_none());
         assert!(sessions.find("x", &[pass.cookie], true, now).is_none());
         let late = sessions.link(dana(), &random, now);
-        assert_eq!(
-            sessions.enter(&late, &random, now + LINK_LIFE),
-            Err(NoEntry::Unknown)
-        );
+        assert_eq!(sessions.enter(&late, &random, now + LINK_LIFE), Err(NoEntry::Unknown));
     }
 
     #[test]
@@ -395,7 +394,8 @@ mod tests {
         let token = sessions.link(dana(), &random, now);
         let pass = sessions.enter(&token, &random, now).expect("the token is right");
         let cookies = [pass.cookie.clone()];
-        let mut there = |after: Duration, asked_for| sessions.find(&pass.path, &cookies, asked_for, now + after).is_some();
+        let mut there =
+            |after: Duration, asked_for| sessions.find(&pass.path, &cookies, asked_for, now + after).is_some();
         assert!(there(IDLE - Duration::from_secs(1), true));
         let mut at = IDLE - Duration::from_secs(1);
         while at + IDLE < LONGEST {

@@ -165,7 +165,10 @@ pub fn exact(fields: &Fields) -> Result<(usize, Terms), Unclear> {
 pub fn exact_fields(offer: usize, terms: &Terms) -> [(&'static str, String); 4] {
     [
         ("offer", offer.to_string()),
-        ("count", terms.count.map_or_else(|| "any".into(), |count| count.to_string())),
+        (
+            "count",
+            terms.count.map_or_else(|| "any".into(), |count| count.to_string()),
+        ),
         (
             "until",
             terms.until.map_or_else(|| "none".into(), |until| until.0.to_string()),
@@ -230,11 +233,18 @@ mod tests {
                 scope: Scope::Context,
             },
         ] {
-            let text: Vec<String> = exact_fields(3, &terms).iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let text: Vec<String> = exact_fields(3, &terms)
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
             let fields = Fields::read(text.join("&").as_bytes()).expect("each stands once");
             assert_eq!(exact(&fields), Ok((3, terms)));
         }
-        for missing in ["count=1&until=none&scope=task", "offer=0&until=none&scope=task", "offer=0&count=1&scope=task"] {
+        for missing in [
+            "count=1&until=none&scope=task",
+            "offer=0&until=none&scope=task",
+            "offer=0&count=1&scope=task",
+        ] {
             let fields = Fields::read(missing.as_bytes()).expect("each stands once");
             assert_eq!(exact(&fields), Err(Unclear), "{missing}");
         }

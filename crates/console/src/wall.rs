@@ -42,7 +42,10 @@ const SAID: [(&str, &str); 7] = [
     ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
-    ("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    (
+        "permissions-policy",
+        "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    ),
 ];
 
 /// Lets a request through to its page, or not.
@@ -68,7 +71,8 @@ async fn admit(open: &Open, request: &mut Request) -> Result<(), Response> {
     }
     let path = request.uri().path().strip_prefix("/s/");
     let path = path.map(|rest| rest.split('/').next().unwrap_or_default().to_owned());
-    hear(request.method(), request.headers(), open.port, path.is_some()).map_err(|deaf| refuse(deaf).into_response())?;
+    hear(request.method(), request.headers(), open.port, path.is_some())
+        .map_err(|deaf| refuse(deaf).into_response())?;
     let fields = match *request.method() {
         Method::POST => Some(form(request).await?),
         _ => None,
@@ -107,8 +111,14 @@ async fn admit(open: &Open, request: &mut Request) -> Result<(), Response> {
 fn refuse(deaf: Deaf) -> impl IntoResponse {
     let (status, words) = match deaf {
         Deaf::OtherHost => (StatusCode::MISDIRECTED_REQUEST, "this is not an address of the console"),
-        Deaf::OtherOrigin => (StatusCode::FORBIDDEN, "this was sent by a page that is not the console's"),
-        Deaf::OtherMethod => (StatusCode::METHOD_NOT_ALLOWED, "the console reads pages and takes forms, and nothing else"),
+        Deaf::OtherOrigin => (
+            StatusCode::FORBIDDEN,
+            "this was sent by a page that is not the console's",
+        ),
+        Deaf::OtherMethod => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "the console reads pages and takes forms, and nothing else",
+        ),
     };
     (status, words)
 }
@@ -121,7 +131,10 @@ fn same(one: &str, other: &str) -> bool {
 
 async fn form(request: &mut Request) -> Result<Fields, Response> {
     let refuse = |status: StatusCode| status.into_response();
-    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
     let kind = kind.map(|kind| kind.split(';').next().unwrap_or_default().trim());
     if kind != Some("application/x-www-form-urlencoded") {
         return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE));
@@ -135,7 +148,10 @@ async fn form(request: &mut Request) -> Result<Fields, Response> {
 
 /// The values of our cookie: a page of another port may have set one of the same name.
 fn cookies(headers: &HeaderMap) -> Vec<String> {
-    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let all = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     all.flat_map(|value| value.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
         .filter(|(name, _)| *name == COOKIE)

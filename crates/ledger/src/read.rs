@@ -90,7 +90,11 @@ impl Records {
     pub fn starting_at(mut self, record: u64) -> Self {
         let begin = record.min(self.tail_start);
         // What is written in whole tiles is read a tile at a time.
-        self.next = if begin == self.tail_start { begin } else { begin - begin % WIDTH };
+        self.next = if begin == self.tail_start {
+            begin
+        } else {
+            begin - begin % WIDTH
+        };
         while self.next < record && matches!(self.next_entry(), Some(Ok(_))) {}
         self
     }

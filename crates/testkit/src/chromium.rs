@@ -62,15 +62,20 @@ fn program() -> Option<PathBuf> {
     }
     let folders = std::env::var_os("PATH")?;
     let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
-    PROGRAMS
-        .iter()
-        .find_map(|name| folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()))
+    PROGRAMS.iter().find_map(|name| {
+        folders
+            .iter()
+            .map(|folder| folder.join(name))
+            .find(|path| path.is_file())
+    })
 }
 
 impl Chromium {
     /// Starts one; none where the machine has none, or nothing to drive it.
     pub fn start() -> Option<Self> {
-        let installed = caches().into_iter().map(|cache| cache.join("node_modules/playwright-core"));
+        let installed = caches()
+            .into_iter()
+            .map(|cache| cache.join("node_modules/playwright-core"));
         let playwright = installed.into_iter().find(|folder| folder.is_dir())?;
         let program = program()?;
         let folder = tempfile::tempdir().expect("a folder for the browser can be made");
@@ -202,7 +207,10 @@ impl Tab {
 
     /// The text that is to be seen.
     pub fn text(&self, at: &str) -> String {
-        self.act("text", json!({ "at": at })).as_str().unwrap_or_default().to_owned()
+        self.act("text", json!({ "at": at }))
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// What an expression comes to, in the page.
@@ -229,6 +237,8 @@ impl Tab {
     pub fn troubles(&self) -> Vec<String> {
         let all = self.act("troubles", json!({}));
         let all = all.as_array().cloned().unwrap_or_default();
-        all.iter().map(|one| one.as_str().unwrap_or_default().to_owned()).collect()
+        all.iter()
+            .map(|one| one.as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 }

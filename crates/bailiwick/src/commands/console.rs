@@ -55,9 +55,7 @@ pub fn run(args: &ConsoleArgs) -> Done {
 fn serve(places: &Places, args: &ConsoleArgs) -> Done {
     places.make_state()?;
     let Some(_lock) = lock(places)? else {
-        return Err(
-            Failure::usage("a console runs already").hint("`bailiwick console link` makes a link to that one")
-        );
+        return Err(Failure::usage("a console runs already").hint("`bailiwick console link` makes a link to that one"));
     };
     let desk = Arc::new(PathDesk::new(places.clone()));
     let house = House {
@@ -67,8 +65,9 @@ fn serve(places: &Places, args: &ConsoleArgs) -> Done {
         clock: Arc::new(SteadyClock::default()),
         random: Arc::new(KernelRandom),
     };
-    let console = Console::listen(args.port.unwrap_or(0), house)
-        .map_err(|fault| Failure::fault(fault.to_string()).hint("`--port` names another; without it, any that is free"))?;
+    let console = Console::listen(args.port.unwrap_or(0), house).map_err(|fault| {
+        Failure::fault(fault.to_string()).hint("`--port` names another; without it, any that is free")
+    })?;
     let door = console.door();
     listen_for_links(places, door.clone())?;
     end_on_signal(places)?;
@@ -107,7 +106,9 @@ fn listen_for_links(places: &Places, door: Door) -> Result<(), Failure> {
     // Left by a console before this one, which has ended: the lock says so.
     let _ = std::fs::remove_file(&path);
     let refuse = |e: std::io::Error| Failure::fault(format!("cannot listen at `{}`: {e}", path.display()));
-    let listener = places.at_console_socket(|path| UnixListener::bind(path)).map_err(refuse)?;
+    let listener = places
+        .at_console_socket(|path| UnixListener::bind(path))
+        .map_err(refuse)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(refuse)?;
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -127,7 +128,11 @@ fn listen_for_links(places: &Places, door: Door) -> Result<(), Failure> {
 
 /// Takes socket and page away at the end.
 fn end_on_signal(places: &Places) -> Result<(), Failure> {
-    let signals = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
+    let signals = [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ];
     let mut signals = signal_hook::iterator::Signals::new(signals)
         .map_err(|e| Failure::fault(format!("cannot wait for signals: {e}")))?;
     let (socket, page) = (places.console_socket(), places.console_page());
@@ -167,9 +172,14 @@ fn open_in_browser(places: &Places, link: &str) -> Result<(), Failure> {
     );
     let mut options = File::options();
     let file = options.create_new(true).write(true).mode(0o600).open(&path);
-    file.and_then(|mut file| file.write_all(page.as_bytes())).map_err(refuse)?;
+    file.and_then(|mut file| file.write_all(page.as_bytes()))
+        .map_err(refuse)?;
     let mut command = Command::new("xdg-open");
-    command.arg(&path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg(&path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     if command.spawn().is_err() {
         let _ = std::fs::remove_file(&path);
         talkln!("bailiwick: `xdg-open` is not there: open the link yourself");

@@ -98,7 +98,10 @@ fn about(asked: &Asked) -> Markup {
 
 /// How many lines there are in all.
 fn lines(parts: &[Part]) -> usize {
-    let lines = parts.iter().flat_map(|part| &part.pieces).flat_map(|piece| &piece.lines);
+    let lines = parts
+        .iter()
+        .flat_map(|part| &part.pieces)
+        .flat_map(|piece| &piece.lines);
     lines.filter(|(_, _, goes_on)| !goes_on).count()
 }
 

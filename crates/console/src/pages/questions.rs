@@ -47,7 +47,11 @@ pub fn kind_id(kind: &str) -> String {
 
 fn rows<'a>(asked: &'a [Asked], wish: &Wish) -> Vec<Row<'a>> {
     if let Some(kind) = &wish.kind {
-        return asked.iter().filter(|one| kind_id(&one.kind) == *kind).map(Row::One).collect();
+        return asked
+            .iter()
+            .filter(|one| kind_id(&one.kind) == *kind)
+            .map(Row::One)
+            .collect();
     }
     if !wish.is_grouped(asked) {
         return asked.iter().map(Row::One).collect();
@@ -176,7 +180,10 @@ pub fn body(seat: &Seat, asked: &[Asked], wish: &Wish) -> Markup {
         ..wish.clone()
     };
     let source = seat.to("questions/list") + &query(&same, wish.page);
-    let title = wish.kind.as_ref().and_then(|kind| asked.iter().find(|one| kind_id(&one.kind) == *kind));
+    let title = wish
+        .kind
+        .as_ref()
+        .and_then(|kind| asked.iter().find(|one| kind_id(&one.kind) == *kind));
     html! {
         h1 { "Questions" }
         @if let Some(one) = title {

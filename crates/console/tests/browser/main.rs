@@ -44,13 +44,20 @@ fn world() -> Option<World> {
 
 impl World {
     fn ask(&self, number: u32) {
-        let mut asked = question(number, &format!("claude wants to run git push origin topic{number}"), "run git push", &[("program", "git"), ("word 1", "push")]);
+        let mut asked = question(
+            number,
+            &format!("claude wants to run git push origin topic{number}"),
+            "run git push",
+            &[("program", "git"), ("word 1", "push")],
+        );
         (asked.since, asked.deadline) = soon();
         self.served.desk.change(|held| held.asked.push(asked));
     }
 
     fn said(&self) -> Vec<Answer> {
-        self.served.desk.look(|held| held.said.iter().map(|(_, answer, _)| answer.clone()).collect())
+        self.served
+            .desk
+            .look(|held| held.said.iter().map(|(_, answer, _)| answer.clone()).collect())
     }
 
     fn base(&self) -> String {
@@ -63,7 +70,10 @@ impl World {
 fn soon() -> (bailiwick_model::Millis, bailiwick_model::Millis) {
     use bailiwick_gate::Clock;
     let now = Going.now().0;
-    (bailiwick_model::Millis(now - 65_000), bailiwick_model::Millis(now + 400_000))
+    (
+        bailiwick_model::Millis(now - 65_000),
+        bailiwick_model::Millis(now + 400_000),
+    )
 }
 
 #[test]
@@ -78,7 +88,11 @@ fn a_link_logs_in_once_and_leaves_the_address() {
     assert_eq!(tab.eval("document.cookie"), "", "no script reads the cookie");
     let cookies = tab.cookies();
     let cookie = &cookies.as_array().unwrap()[0];
-    assert_eq!((cookie["httpOnly"].clone(), cookie["sameSite"].clone()), (true.into(), "Strict".into()), "{cookies}");
+    assert_eq!(
+        (cookie["httpOnly"].clone(), cookie["sameSite"].clone()),
+        (true.into(), "Strict".into()),
+        "{cookies}"
+    );
     assert!(cookie["path"].as_str().unwrap().starts_with("/s/"));
     // Going back finds no address with the token.
     let _ = tab.try_do("eval", serde_json::json!({ "script": "history.back()" }));
@@ -117,13 +131,29 @@ fn a_question_appears_within_200_ms_and_nothing_moves_under_the_pointer() {
     // While somebody points at one, what is answered elsewhere stays in its place, and what is new comes below.
     let third = format!("#q-{} .what", id(3));
     tab.hover(&third);
-    let place = |tab: &Tab| tab.eval(&format!("document.querySelector('#q-{}').getBoundingClientRect().top", id(3)));
+    let place = |tab: &Tab| {
+        tab.eval(&format!(
+            "document.querySelector('#q-{}').getBoundingClientRect().top",
+            id(3)
+        ))
+    };
     let before = place(tab);
-    world.served.desk.change(|held| held.asked.retain(|asked| asked.id != id(1)));
+    world
+        .served
+        .desk
+        .change(|held| held.asked.retain(|asked| asked.id != id(1)));
     world.ask(7);
-    tab.until(&format!("document.getElementById('q-{}').classList.contains('gone') && !!document.getElementById('q-{}')", id(1), id(7)));
+    tab.until(&format!(
+        "document.getElementById('q-{}').classList.contains('gone') && !!document.getElementById('q-{}')",
+        id(1),
+        id(7)
+    ));
     assert_eq!(place(tab), before);
-    assert_eq!(tab.eval(&format!("document.querySelectorAll('#q-{} a').length", id(1))), 0, "an answered one cannot be opened");
+    assert_eq!(
+        tab.eval(&format!("document.querySelectorAll('#q-{} a').length", id(1))),
+        0,
+        "an answered one cannot be opened"
+    );
     // Afterwards it is tidied up.
     tab.hover("h1");
     tab.until(&format!("!document.getElementById('q-{}')", id(1)));
@@ -140,7 +170,10 @@ fn p8_a_yes_waits_half_a_second_and_goes_by_keyboard_alone() {
     // From the top: to the content, then to the first question.
     let focus = |wanted: &str| {
         for _ in 0..40 {
-            if tab.eval(&format!("!!document.activeElement && document.activeElement.matches('{wanted}')")) == true {
+            if tab.eval(&format!(
+                "!!document.activeElement && document.activeElement.matches('{wanted}')"
+            )) == true
+            {
                 return;
             }
             press("Tab", 1);
@@ -156,7 +189,10 @@ fn p8_a_yes_waits_half_a_second_and_goes_by_keyboard_alone() {
     focus("#say-yes");
     tab.press("Enter");
     tab.wait(".told");
-    assert!(tab.text(".told").contains("yes: may run git push origin topic1, once, in this task"));
+    assert!(
+        tab.text(".told")
+            .contains("yes: may run git push origin topic1, once, in this task")
+    );
     assert!(matches!(world.said().as_slice(), [Answer::Yes { offer: 0, .. }]));
     assert_eq!(tab.troubles(), Vec::<String>::new());
 }
@@ -166,7 +202,12 @@ fn p8_a_long_question_is_read_to_its_end_before_a_yes() {
     let Some(world) = world() else { return };
     let tab = &world.tab;
     let script: String = (0..700).map(|n| format!("echo step {n}\n")).collect();
-    let asked = question(1, "claude wants to run sh", "run sh", &[("word 1", &format!("{script}rm -r keep"))]);
+    let asked = question(
+        1,
+        "claude wants to run sh",
+        "run sh",
+        &[("word 1", &format!("{script}rm -r keep"))],
+    );
     world.served.desk.change(|held| held.asked.push(asked));
     tab.goto(&format!("{}/question/{}", world.base(), id(1)));
     tab.wait("#say-yes");
@@ -183,7 +224,9 @@ fn p8_a_long_question_is_read_to_its_end_before_a_yes() {
     // Reading: by the keys that scroll.
     tab.eval("document.getElementById('whole').focus()");
     for _ in 0..60 {
-        if tab.eval("!!document.getElementById('end')") == true && tab.eval("!document.getElementById('say-yes').disabled") == true {
+        if tab.eval("!!document.getElementById('end')") == true
+            && tab.eval("!document.getElementById('say-yes').disabled") == true
+        {
             break;
         }
         tab.press("End");
@@ -212,7 +255,11 @@ fn p8_wider_terms_are_a_new_sentence_and_a_gone_question_is_told() {
     tab.until("document.querySelector('.sentence').textContent.includes('at most 4 times')");
     tab.select("#long", "1h");
     tab.until("document.querySelector('.sentence').textContent.includes('UTC')");
-    assert_eq!(tab.eval("document.getElementById('say-yes').disabled"), true, "a new sentence has its half second");
+    assert_eq!(
+        tab.eval("document.getElementById('say-yes').disabled"),
+        true,
+        "a new sentence has its half second"
+    );
     // An end of one's own: nothing can be said before it is whole.
     tab.select("#long", "until");
     std::thread::sleep(Duration::from_millis(700));
@@ -224,7 +271,9 @@ fn p8_wider_terms_are_a_new_sentence_and_a_gone_question_is_told() {
     tab.click("#say-yes");
     tab.wait(".told");
     let said = world.said();
-    let [Answer::Yes { offer: 1, terms, .. }] = said.as_slice() else { panic!("{said:?}") };
+    let [Answer::Yes { offer: 1, terms, .. }] = said.as_slice() else {
+        panic!("{said:?}")
+    };
     assert_eq!(terms.count, Some(4));
     // Somebody else is quicker.
     tab.goto(&format!("{}/question/{}", world.base(), id(2)));
@@ -232,7 +281,10 @@ fn p8_wider_terms_are_a_new_sentence_and_a_gone_question_is_told() {
     world.served.desk.change(|held| held.asked.clear());
     tab.wait("#state .told");
     assert!(tab.text("#state").contains("somebody else answered it"));
-    assert_eq!(tab.eval("[...document.querySelectorAll('.answers button')].every((one) => one.disabled)"), true);
+    assert_eq!(
+        tab.eval("[...document.querySelectorAll('.answers button')].every((one) => one.disabled)"),
+        true
+    );
     assert_eq!(tab.troubles(), Vec::<String>::new());
 }
 
@@ -251,10 +303,21 @@ fn p8_texts_of_agents_run_nowhere() {
         });
     });
     tab.wait(&format!("#q-{}", id(1)));
-    for page in ["questions", "question/000000000001", "tasks", "tasks/0505050505050505/end", "grants", "log", "authority"] {
+    for page in [
+        "questions",
+        "question/000000000001",
+        "tasks",
+        "tasks/0505050505050505/end",
+        "grants",
+        "log",
+        "authority",
+    ] {
         assert_eq!(tab.goto(&format!("{}/{page}", world.base())), 200, "{page}");
         std::thread::sleep(Duration::from_millis(250));
-        assert!(!tab.eval("document.title").as_str().unwrap().contains("owned"), "{page}");
+        assert!(
+            !tab.eval("document.title").as_str().unwrap().contains("owned"),
+            "{page}"
+        );
         assert_eq!(tab.eval("document.images.length + document.querySelectorAll('script:not([src]), iframe, object, [onerror]').length"), 0, "{page}");
         assert_eq!(tab.troubles(), Vec::<String>::new(), "{page}");
     }
@@ -278,8 +341,12 @@ fn p8_pages_of_others_speak_for_nobody() {
     let evil = Origin::answering(move |heard| {
         let target = format!("http://127.0.0.1:{port}/s/{path}");
         let page = match heard.target.as_str() {
-            "/form" => format!("<form id=f method=post action='{target}/question/000000000001/no'><input name=word value=x></form><script>f.submit()</script>"),
-            "/frame" => format!("<iframe id=i src='{target}/questions'></iframe><iframe src='http://127.0.0.1:{port}/'></iframe>"),
+            "/form" => format!(
+                "<form id=f method=post action='{target}/question/000000000001/no'><input name=word value=x></form><script>f.submit()</script>"
+            ),
+            "/frame" => format!(
+                "<iframe id=i src='{target}/questions'></iframe><iframe src='http://127.0.0.1:{port}/'></iframe>"
+            ),
             "/cookie" => "<script>document.cookie='bailiwick-console=00;path=/'</script>".into(),
             _ => "<p>hello".into(),
         };
@@ -288,28 +355,43 @@ fn p8_pages_of_others_speak_for_nobody() {
     let tab = world.tab.beside();
     tab.goto(&evil.url("/form"));
     tab.until(&format!("location.port === '{port}'"));
-    assert!(tab.text("body").contains("a page that is not the console's"), "{}", tab.text("body"));
+    assert!(
+        tab.text("body").contains("a page that is not the console's"),
+        "{}",
+        tab.text("body")
+    );
     assert!(world.said().is_empty());
     // Fetched: refused, and not to be read. Its cookies are not sent to it, on whatever port.
     tab.goto(&evil.url("/cookie"));
-    let fetched = tab.eval(&format!("fetch('{base}/questions', {{credentials: 'include'}}).then((a) => a.text()).catch(() => 'refused')"));
+    let fetched = tab.eval(&format!(
+        "fetch('{base}/questions', {{credentials: 'include'}}).then((a) => a.text()).catch(() => 'refused')"
+    ));
     assert_eq!(fetched, "refused");
     let sent = tab.eval(&format!("fetch('{base}/question/{}/no', {{method: 'POST', mode: 'no-cors', credentials: 'include', headers: {{'content-type': 'application/x-www-form-urlencoded'}}, body: 'word=x'}}).then((a) => a.type).catch(() => 'refused')", id(1)));
     assert!(sent == "opaque" || sent == "refused", "{sent}");
     assert!(world.said().is_empty());
     for heard in evil.requests() {
         let cookies = heard.header("cookie").unwrap_or_default();
-        assert!(!cookies.contains("bailiwick-console=") || cookies.contains("bailiwick-console=00"), "{cookies}");
+        assert!(
+            !cookies.contains("bailiwick-console=") || cookies.contains("bailiwick-console=00"),
+            "{cookies}"
+        );
     }
     // Framed: nothing to be clicked on.
     tab.goto(&evil.url("/frame"));
     std::thread::sleep(Duration::from_millis(500));
     let troubles = tab.troubles().join("\n");
-    assert!(troubles.contains("frame-ancestors") || troubles.contains("X-Frame-Options") || troubles.contains("403"), "{troubles}");
+    assert!(
+        troubles.contains("frame-ancestors") || troubles.contains("X-Frame-Options") || troubles.contains("403"),
+        "{troubles}"
+    );
     // The person's own page goes on, whatever cookie was set beside.
     assert_eq!(world.tab.goto(&format!("{base}/questions")), 200);
     // A name that points here.
-    let status = tab.try_do("goto", serde_json::json!({ "url": format!("http://rebound.localhost:{port}/") }));
+    let status = tab.try_do(
+        "goto",
+        serde_json::json!({ "url": format!("http://rebound.localhost:{port}/") }),
+    );
     assert_eq!(status, Ok(421.into()));
 }
 
@@ -334,7 +416,10 @@ fn forms_go_without_a_script() {
     tab.select("#often", "any");
     tab.click("#show");
     tab.wait(".sentence");
-    assert!(tab.text(".sentence").contains("may read /home/dana/reference, and what is below it, in this task"));
+    assert!(
+        tab.text(".sentence")
+            .contains("may read /home/dana/reference, and what is below it, in this task")
+    );
     tab.click("#say-yes");
     tab.wait(".told");
     // A click that follows at once is taken for a slip, and the page says so.
@@ -362,7 +447,12 @@ fn a_thousand_questions_stay_usable() {
         world.served.desk.change(|held| {
             for n in 0..50 {
                 let number = block * 50 + n;
-                held.asked.push(question(number, &format!("claude wants to run tool{} {number}", number % 9), &format!("run tool{}", number % 9), &[("word 1", "x")]));
+                held.asked.push(question(
+                    number,
+                    &format!("claude wants to run tool{} {number}", number % 9),
+                    &format!("run tool{}", number % 9),
+                    &[("word 1", "x")],
+                ));
             }
         });
         std::thread::sleep(Duration::from_millis(5));
@@ -475,10 +565,16 @@ fn settle(world: &World) {
 
 #[test]
 fn pictures_for_people_to_look_at() {
-    let Some(folder) = std::env::var_os("BAILIWICK_SHOTS").map(PathBuf::from) else { return };
+    let Some(folder) = std::env::var_os("BAILIWICK_SHOTS").map(PathBuf::from) else {
+        return;
+    };
     let Some(world) = world() else { return };
     std::fs::create_dir_all(&folder).unwrap();
-    let looks = [("desktop", (1200, 900), false), ("phone", (390, 844), false), ("dark", (1200, 900), true)];
+    let looks = [
+        ("desktop", (1200, 900), false),
+        ("phone", (390, 844), false),
+        ("dark", (1200, 900), true),
+    ];
     for (name, size, dark) in looks {
         let tab = world.browser.open(Look {
             size,
@@ -494,7 +590,10 @@ fn pictures_for_people_to_look_at() {
         settle(&world);
         let base = tab.eval("location.href.replace(/\\/questions.*/, '')");
         let base = base.as_str().unwrap().to_owned();
-        for page in PAGES.iter().chain(&["question/000000000004", "tasks/0505050505050505/end"]) {
+        for page in PAGES
+            .iter()
+            .chain(&["question/000000000004", "tasks/0505050505050505/end"])
+        {
             tab.goto(&format!("{base}/{page}"));
             std::thread::sleep(Duration::from_millis(800));
             tab.shot(&folder.join(format!("{name}-{}.png", page.replace('/', "-"))));

@@ -23,7 +23,12 @@ fn pause() {
 }
 
 fn ask(served: &Served, number: u32) -> String {
-    let asked = question(number, "claude wants to run git push origin main", "run git push", &[("program", "git"), ("word 1", "push")]);
+    let asked = question(
+        number,
+        "claude wants to run git push origin main",
+        "run git push",
+        &[("program", "git"), ("word 1", "push")],
+    );
     served.desk.change(|held| held.asked.push(asked));
     format!("/question/{}", id(number))
 }
@@ -34,15 +39,28 @@ fn p8_a_yes_is_for_the_sentence_that_was_shown() {
     let page = ask(&served, 1);
     let shown = browser.get(&page);
     assert_eq!(shown.status, 200);
-    assert!(shown.body.contains("may run git push origin main, once, in this task"), "{}", shown.body);
+    assert!(
+        shown.body.contains("may run git push origin main, once, in this task"),
+        "{}",
+        shown.body
+    );
     let yes = browser.yes_fields(&shown);
     pause();
     let told = browser.follow(&browser.post(&format!("{page}/yes"), &yes));
-    assert!(told.body.contains("yes: may run git push origin main, once, in this task"), "{}", told.body);
+    assert!(
+        told.body
+            .contains("yes: may run git push origin main, once, in this task"),
+        "{}",
+        told.body
+    );
     let said = served.desk.look(|held| held.said.clone());
-    let [(question, answer, by)] = said.as_slice() else { panic!("{said:?}") };
+    let [(question, answer, by)] = said.as_slice() else {
+        panic!("{said:?}")
+    };
     assert_eq!((*question, by), (id(1), &dana()));
-    assert!(matches!(answer, Answer::Yes { offer: 0, terms, .. } if terms.count == Some(1) && terms.scope == Scope::Task));
+    assert!(
+        matches!(answer, Answer::Yes { offer: 0, terms, .. } if terms.count == Some(1) && terms.scope == Scope::Task)
+    );
 }
 
 #[test]
@@ -58,11 +76,22 @@ fn p8_a_wider_yes_has_its_terms_in_the_sentence_and_the_digest() {
     let yes = format!("{}&seen={seen}", browser.yes_fields(&shown));
     pause();
     // A form that was changed on the way: the digest fits no other terms, no other offer and no other question.
-    for (from, to) in [("count=4", "count=5"), ("count=4", "count=any"), ("scope=context", "scope=task"), ("offer=1", "offer=2"), ("offer=1", "offer=9"), ("until=", "until=9")] {
+    for (from, to) in [
+        ("count=4", "count=5"),
+        ("count=4", "count=any"),
+        ("scope=context", "scope=task"),
+        ("offer=1", "offer=2"),
+        ("offer=1", "offer=9"),
+        ("until=", "until=9"),
+    ] {
         let changed = yes.replacen(from, to, 1);
         assert_ne!(changed, yes);
         let told = browser.follow(&browser.post(&format!("{page}/yes"), &changed));
-        assert!(told.body.contains("your answer was not taken"), "{changed}: {}", told.body);
+        assert!(
+            told.body.contains("your answer was not taken"),
+            "{changed}: {}",
+            told.body
+        );
         pause();
     }
     assert!(served.desk.look(|held| held.said.is_empty()));
@@ -78,14 +107,22 @@ fn p8_a_wider_yes_has_its_terms_in_the_sentence_and_the_digest() {
 #[test]
 fn p8_what_was_not_shown_to_its_end_gets_no_yes() {
     let (served, browser) = house();
-    let long = every_kind().into_iter().find(|(name, _)| *name == "run-long-script").unwrap().1;
+    let long = every_kind()
+        .into_iter()
+        .find(|(name, _)| *name == "run-long-script")
+        .unwrap()
+        .1;
     let page = format!("/question/{}", long.id);
     served.desk.change(|held| held.asked.push(long));
     let first = browser.get(&page);
     assert!(first.body.contains("Part 1 of 2") && first.body.contains("echo step 1<"));
     assert!(!first.body.contains("step 249<"), "the second part stands in the first");
     assert_eq!(first.field("seen"), None);
-    assert!(first.body.contains("id=\"say-yes\" type=\"submit\" disabled"), "{}", first.body);
+    assert!(
+        first.body.contains("id=\"say-yes\" type=\"submit\" disabled"),
+        "{}",
+        first.body
+    );
     pause();
     let mut yes = browser.yes_fields(&first);
     for seen in ["", "&seen=", &format!("&seen={}", "07".repeat(16))] {
@@ -128,7 +165,9 @@ fn p8_another_question_in_the_place_of_one_is_read_anew() {
     let yes = browser.yes_fields(&shown);
     pause();
     // The same id, another content: only a daemon gone wrong does this.
-    served.desk.change(|held| held.asked[0].details[0].lines = vec!["rm".into()]);
+    served
+        .desk
+        .change(|held| held.asked[0].details[0].lines = vec!["rm".into()]);
     let again = browser.get(&page);
     assert_ne!(again.field("seen"), shown.field("seen"));
     pause();
@@ -144,7 +183,9 @@ fn a_no_has_a_word_and_more_is_asked_for() {
     browser.follow(&browser.post(&format!("{two}/no"), "word=+"));
     let told = browser.follow(&browser.post(&format!("{three}/more"), "word=why%3F"));
     assert!(told.body.contains("the agent was told to say more"), "{}", told.body);
-    let said: Vec<Answer> = served.desk.look(|held| held.said.iter().map(|(_, answer, _)| answer.clone()).collect());
+    let said: Vec<Answer> = served
+        .desk
+        .look(|held| held.said.iter().map(|(_, answer, _)| answer.clone()).collect());
     assert_eq!(
         said,
         [
@@ -157,7 +198,12 @@ fn a_no_has_a_word_and_more_is_asked_for() {
     );
     let four = ask(&served, 4);
     assert_eq!(browser.post(&format!("{four}/more"), "word=").status, 400);
-    assert_eq!(browser.post(&format!("{four}/no"), &format!("word={}", "x".repeat(501))).status, 400);
+    assert_eq!(
+        browser
+            .post(&format!("{four}/no"), &format!("word={}", "x".repeat(501)))
+            .status,
+        400
+    );
     assert_eq!(served.desk.look(|held| held.said.len()), 3);
 }
 
@@ -174,7 +220,11 @@ fn c050_of_two_answers_the_first_counts_and_the_second_is_told() {
     assert!(state.body.contains("data-gone"), "{}", state.body);
     let late = browser.post(&format!("{page}/yes"), &yes);
     assert_eq!(late.status, 410);
-    assert!(late.body.contains("somebody else answered it") && late.body.contains("did not count"), "{}", late.body);
+    assert!(
+        late.body.contains("somebody else answered it") && late.body.contains("did not count"),
+        "{}",
+        late.body
+    );
     assert_eq!(browser.get(&page).status, 410);
     assert_eq!(served.desk.look(|held| held.said.len()), 1);
 }
@@ -185,7 +235,12 @@ fn many_questions_stand_by_kind_and_a_no_is_for_those_shown() {
     served.desk.change(|held| {
         for n in 0..1000 {
             let kind = format!("run tool{}", n % 7);
-            held.asked.push(question(n, &format!("claude wants to run tool{} {n}", n % 7), &kind, &[("word 1", "x")]));
+            held.asked.push(question(
+                n,
+                &format!("claude wants to run tool{} {n}", n % 7),
+                &kind,
+                &[("word 1", "x")],
+            ));
         }
     });
     let begun = Instant::now();
@@ -203,7 +258,11 @@ fn many_questions_stand_by_kind_and_a_no_is_for_those_shown() {
     assert!(told.body.contains("no to 40 questions"), "{}", told.body);
     assert_eq!(served.desk.look(|held| (held.asked.len(), held.said.len())), (960, 40));
     let told = browser.follow(&browser.post("/questions/no", &format!("questions={ids}")));
-    assert!(told.body.contains("no to 0 questions, 40 did not wait any more"), "{}", told.body);
+    assert!(
+        told.body.contains("no to 0 questions, 40 did not wait any more"),
+        "{}",
+        told.body
+    );
     // A list that was opened one by one stays so.
     let flat = browser.get("/questions/list?page=0&grouped=false");
     assert!(flat.body.contains("Page 1 of 24") && flat.body.contains("Show them by kind"));
@@ -213,7 +272,10 @@ fn many_questions_stand_by_kind_and_a_no_is_for_those_shown() {
 fn p11_grants_are_narrowed_and_revoked_and_tasks_ended() {
     let (served, browser) = house();
     served.desk.change(|held| {
-        held.granted = vec![grant(1, "may read /a, at most 5 times", some_times(5)), grant(2, "may run x", Terms::default())];
+        held.granted = vec![
+            grant(1, "may read /a, at most 5 times", some_times(5)),
+            grant(2, "may run x", Terms::default()),
+        ];
         held.at_work = vec![bailiwick_gate::desk::AtWork {
             id: bailiwick_model::TaskId([5; 8]),
             context: "/home/dana/acme-site".into(),
@@ -234,7 +296,10 @@ fn p11_grants_are_narrowed_and_revoked_and_tasks_ended() {
     assert_eq!(served.desk.look(|held| held.narrowed.clone()), [(two, terms)]);
     for wrong in ["", "count=0", "count=-1", "count=x", "long=never"] {
         let told = browser.post(&format!("/grants/{two}/narrow"), wrong);
-        assert!(told.status == 400 || browser.follow(&told).body.contains("Not done"), "{wrong}");
+        assert!(
+            told.status == 400 || browser.follow(&told).body.contains("Not done"),
+            "{wrong}"
+        );
     }
     let told = browser.follow(&browser.post(&format!("/grants/{one}/narrow"), "count=9"));
     assert!(told.body.contains("can be narrowed only"), "{}", told.body);
@@ -243,7 +308,12 @@ fn p11_grants_are_narrowed_and_revoked_and_tasks_ended() {
     let told = browser.follow(&browser.post(&format!("/grants/{one}/revoke"), ""));
     assert!(told.body.contains("there is no grant"), "{}", told.body);
     // Ending a task takes a page that asks, and a form.
-    assert!(browser.get("/tasks/0505050505050505/end").body.contains("End this task?"));
+    assert!(
+        browser
+            .get("/tasks/0505050505050505/end")
+            .body
+            .contains("End this task?")
+    );
     assert!(served.desk.look(|held| held.ended.is_empty()));
     browser.follow(&browser.post("/tasks/0505050505050505/end", ""));
     assert_eq!(served.desk.look(|held| held.ended.len()), 1);
@@ -253,10 +323,19 @@ fn p11_grants_are_narrowed_and_revoked_and_tasks_ended() {
 fn p10_the_log_is_paged_filtered_and_verified() {
     let (_served, browser) = house();
     let page = browser.get("/log");
-    assert!(page.body.contains("#199") && page.body.contains("before=140"), "{}", page.body);
+    assert!(
+        page.body.contains("#199") && page.body.contains("before=140"),
+        "{}",
+        page.body
+    );
     let older = browser.get("/log?before=140");
     assert!(older.body.contains("#139") && !older.body.contains("#140<"));
-    assert!(browser.get("/log?task=0505050505050505").body.contains("value=\"0505050505050505\""));
+    assert!(
+        browser
+            .get("/log?task=0505050505050505")
+            .body
+            .contains("value=\"0505050505050505\"")
+    );
     assert_eq!(browser.get("/log?task=zz").status, 404);
     assert_eq!(browser.get("/log?before=x").status, 400);
     let told = browser.follow(&browser.post("/log/verify", ""));
@@ -269,7 +348,12 @@ fn authority_is_read_of_known_contexts_only() {
     let page = browser.get("/authority");
     assert!(page.body.contains("deny  run git push\\u{202e}"), "{}", page.body);
     assert_eq!(browser.get("/authority?context=/etc").status, 404);
-    assert!(browser.get("/authority?context=%2Fhome%2Fdana%2F%3Cb%3Enotes").body.contains("&lt;b&gt;notes/bailiwick.toml"));
+    assert!(
+        browser
+            .get("/authority?context=%2Fhome%2Fdana%2F%3Cb%3Enotes")
+            .body
+            .contains("&lt;b&gt;notes/bailiwick.toml")
+    );
 }
 
 #[test]
@@ -277,7 +361,10 @@ fn people_with_codes_log_in_as_themselves() {
     let served = serve(Arc::new(Still));
     let wrong = post(served.port, "/login/code", "", "name=rui&code=000000");
     assert_eq!(wrong.status, 403);
-    let browser = Browser::welcomed(served.port, &post(served.port, "/login/code", "", "name=rui&code=123+456"));
+    let browser = Browser::welcomed(
+        served.port,
+        &post(served.port, "/login/code", "", "name=rui&code=123+456"),
+    );
     let page = ask(&served, 1);
     browser.follow(&browser.post(&format!("{page}/no"), ""));
     let by = served.desk.look(|held| held.said[0].2.clone());
@@ -293,7 +380,11 @@ fn listen(browser: &Browser) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", browser.port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let (path, port, cookie) = (&browser.path, browser.port, &browser.cookie);
-    write!(stream, "GET {path}/live HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {path}/live HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\n\r\n"
+    )
+    .unwrap();
     BufReader::new(stream)
 }
 
@@ -301,7 +392,10 @@ fn next(events: &mut BufReader<TcpStream>, wanted: &str) -> String {
     let mut line = String::new();
     loop {
         line.clear();
-        assert!(events.read_line(&mut line).unwrap() > 0, "the stream ended before `{wanted}`");
+        assert!(
+            events.read_line(&mut line).unwrap() > 0,
+            "the stream ended before `{wanted}`"
+        );
         if line.contains(wanted) {
             return line;
         }
@@ -360,7 +454,10 @@ fn streams_are_bounded_and_their_places_given_back() {
         if first.contains("200") {
             return;
         }
-        assert!(begun.elapsed() < Duration::from_secs(15), "no place is given back: {first}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(15),
+            "no place is given back: {first}"
+        );
         std::thread::sleep(Duration::from_millis(200));
     }
 }

@@ -58,7 +58,9 @@ fn untouched(served: &Served) {
 #[test]
 fn p8_a_form_of_another_page_does_nothing() {
     let (served, browser) = house();
-    served.desk.change(|held| held.granted.push(grant(1, "may read /a", some_times(5))));
+    served
+        .desk
+        .change(|held| held.granted.push(grant(1, "may read /a", some_times(5))));
     let own = format!("Origin: http://127.0.0.1:{}\r\n", served.port);
     let port = served.port;
     for page in FORMS {
@@ -77,7 +79,12 @@ fn p8_a_form_of_another_page_does_nothing() {
             assert_eq!(heard.status, 403, "{page} {origin}: {}", heard.body);
         }
         // From here, without what only our pages know.
-        for form in ["word=x", "form=&word=x", "form=00&word=x", &format!("form={}", "03".repeat(16))] {
+        for form in [
+            "word=x",
+            "form=&word=x",
+            "form=00&word=x",
+            &format!("form={}", "03".repeat(16)),
+        ] {
             let heard = post(port, &path, &browser.cookie, form);
             assert_eq!(heard.status, 403, "{page} {form}");
         }
@@ -99,10 +106,16 @@ fn p8_a_form_of_another_page_does_nothing() {
 #[test]
 fn p8_reading_changes_nothing() {
     let (served, browser) = house();
-    served.desk.change(|held| held.granted.push(grant(1, "may read /a", some_times(5))));
+    served
+        .desk
+        .change(|held| held.granted.push(grant(1, "may read /a", some_times(5))));
     for page in FORMS {
         let heard = browser.get(&format!("{page}?form={}&word=x&offer=0", browser.form));
-        assert!([405, 404].contains(&heard.status) || page == "/tasks/0505050505050505/end", "{page}: {}", heard.status);
+        assert!(
+            [405, 404].contains(&heard.status) || page == "/tasks/0505050505050505/end",
+            "{page}: {}",
+            heard.status
+        );
     }
     untouched(&served);
     assert_eq!(browser.get("/questions").status, 200);
@@ -126,16 +139,29 @@ fn p8_no_page_is_read_without_cookie_and_path() {
     }
     // A cookie that a server on another port has set beside ours does no harm.
     let both = format!("bailiwick-console=aa; {}; other=1", browser.cookie);
-    assert_eq!(get(served.port, &format!("{}/questions", browser.path), &both).status, 200);
+    assert_eq!(
+        get(served.port, &format!("{}/questions", browser.path), &both).status,
+        200
+    );
 }
 
 #[test]
 fn p8_a_name_that_was_made_to_point_here_is_not_heard() {
     let (served, browser) = house();
     let port = served.port;
-    for host in ["rebound.test", &format!("rebound.test:{port}"), "127.0.0.1", "127.0.0.1:1", &format!("127.0.0.2:{port}"), ""] {
+    for host in [
+        "rebound.test",
+        &format!("rebound.test:{port}"),
+        "127.0.0.1",
+        "127.0.0.1:1",
+        &format!("127.0.0.2:{port}"),
+        "",
+    ] {
         for path in ["/", "/login", "/assets/x", &format!("{}/questions", browser.path)] {
-            let bytes = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\nConnection: close\r\n\r\n", browser.cookie);
+            let bytes = format!(
+                "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\nConnection: close\r\n\r\n",
+                browser.cookie
+            );
             let heard = send(port, bytes.as_bytes());
             assert!([421, 400].contains(&heard.status), "{host} {path}: {}", heard.status);
             assert!(!heard.body.contains("git push"));
@@ -153,14 +179,27 @@ fn p8_a_name_that_was_made_to_point_here_is_not_heard() {
 #[test]
 fn p8_pages_are_framed_read_and_cached_by_nobody() {
     let (served, browser) = house();
-    let mut all: Vec<_> = PAGES.iter().filter(|page| **page != "/live").map(|page| browser.get(page)).collect();
+    let mut all: Vec<_> = PAGES
+        .iter()
+        .filter(|page| **page != "/live")
+        .map(|page| browser.get(page))
+        .collect();
     all.push(get(served.port, "/", ""));
     all.push(get(served.port, "/nothing", ""));
     all.push(get(served.port, "/s/x/questions", ""));
     all.push(post(served.port, "/login", "", "token=x"));
     for heard in all {
         let policy = heard.header("content-security-policy").unwrap();
-        for part in ["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"] {
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "connect-src 'self'",
+            "img-src 'self'",
+            "form-action 'self'",
+            "base-uri 'none'",
+            "frame-ancestors 'none'",
+        ] {
             assert!(policy.split("; ").any(|one| one == part), "{policy}");
         }
         assert_eq!(heard.header("x-frame-options"), Some("DENY"));
@@ -171,11 +210,23 @@ fn p8_pages_are_framed_read_and_cached_by_nobody() {
         assert_eq!(heard.header("access-control-allow-origin"), None);
         // Nothing stands in a page that its policy would refuse.
         let body = &heard.body;
-        assert!(!body.contains("style=\"") && !body.contains("<style") && !body.contains("onclick") && !body.contains("javascript:\""));
-        assert_eq!(body.matches("<script").count(), body.matches("<script src=\"/assets/console.").count());
+        assert!(
+            !body.contains("style=\"")
+                && !body.contains("<style")
+                && !body.contains("onclick")
+                && !body.contains("javascript:\"")
+        );
+        assert_eq!(
+            body.matches("<script").count(),
+            body.matches("<script src=\"/assets/console.").count()
+        );
     }
     // Pages of others: they cannot be gone to, fetched or embedded.
-    for headers in ["Sec-Fetch-Site: same-site\r\nSec-Fetch-Mode: navigate\r\n", "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n", "Origin: http://127.0.0.1:5173\r\n"] {
+    for headers in [
+        "Sec-Fetch-Site: same-site\r\nSec-Fetch-Mode: navigate\r\n",
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n",
+        "Origin: http://127.0.0.1:5173\r\n",
+    ] {
         let bytes = format!(
             "GET {}/questions HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n{headers}Cookie: {}\r\nConnection: close\r\n\r\n",
             browser.path, served.port, browser.cookie
@@ -210,7 +261,16 @@ fn p8_texts_of_agents_are_texts() {
             started: NOW,
         });
     });
-    for page in ["/questions", "/question/000000000001", "/question/000000000001/offer?offer=1", "/tasks", "/tasks/0505050505050505/end", "/grants", "/log", "/authority"] {
+    for page in [
+        "/questions",
+        "/question/000000000001",
+        "/question/000000000001/offer?offer=1",
+        "/tasks",
+        "/tasks/0505050505050505/end",
+        "/grants",
+        "/log",
+        "/authority",
+    ] {
         let heard = browser.get(page);
         assert_eq!(heard.status, 200, "{page}");
         let body = &heard.body;
@@ -221,7 +281,10 @@ fn p8_texts_of_agents_are_texts() {
             assert!(!body.contains(drawn), "{page}: {drawn:?}");
         }
         if page.contains("question") || page.contains("tasks") || page.contains("grants") {
-            assert!(body.contains("&lt;script&gt;document.title='owned'&lt;/script&gt;"), "{page}");
+            assert!(
+                body.contains("&lt;script&gt;document.title='owned'&lt;/script&gt;"),
+                "{page}"
+            );
             assert!(body.contains("\\u{1b}[2K\\r\\u{202e}gpj\\u{200b}"), "{page}");
         }
     }
@@ -238,8 +301,14 @@ fn p8_wrong_tokens_cost_nothing_and_are_slowed_down() {
     for n in 0..40 {
         statuses.push(post(served.port, "/login", "", &format!("token={n:064x}")).status);
     }
-    assert!(statuses.starts_with(&[403]) && statuses.ends_with(&[429]), "{statuses:?}");
-    assert!(statuses.iter().filter(|status| **status == 403).count() <= 22, "{statuses:?}");
+    assert!(
+        statuses.starts_with(&[403]) && statuses.ends_with(&[429]),
+        "{statuses:?}"
+    );
+    assert!(
+        statuses.iter().filter(|status| **status == 403).count() <= 22,
+        "{statuses:?}"
+    );
     // The right one is heard all the same.
     assert_eq!(post(served.port, "/login", "", &format!("token={good}")).status, 303);
     // The token is taken from a form only: nothing that merely looks at the link uses it up.
@@ -247,16 +316,28 @@ fn p8_wrong_tokens_cost_nothing_and_are_slowed_down() {
     assert_eq!(get(served.port, &format!("/login?token={good}"), "").status, 200);
     assert_eq!(get(served.port, &format!("/?{good}"), "").status, 200);
     let whole = format!("token=http%3A%2F%2F127.0.0.1%3A{}%2F%23{good}", served.port);
-    assert_eq!(post(served.port, "/login", "", &whole).status, 303, "a link that is put in whole is understood");
+    assert_eq!(
+        post(served.port, "/login", "", &whole).status,
+        303,
+        "a link that is put in whole is understood"
+    );
 }
 
 #[test]
 fn requests_are_bounded() {
     let (served, browser) = house();
     let port = served.port;
-    assert_eq!(browser.post("/question/000000000001/no", &format!("word={}", "x".repeat(70_000))).status, 413);
+    assert_eq!(
+        browser
+            .post("/question/000000000001/no", &format!("word={}", "x".repeat(70_000)))
+            .status,
+        413
+    );
     assert_eq!(get(port, &format!("/{}", "x".repeat(3000)), "").status, 414);
-    let long = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let long = format!(
+        "GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX: {}\r\n\r\n",
+        "x".repeat(100_000)
+    );
     assert!([0, 431].contains(&send(port, long.as_bytes()).status));
     let many: String = (0..200).map(|n| format!("X-{n}: 1\r\n")).collect();
     let many = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{many}\r\n");
@@ -310,7 +391,9 @@ fn p8_it_listens_on_loopback_and_nowhere_else() {
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         for line in std::fs::read_to_string(table).unwrap_or_default().lines() {
             let mut words = line.split_whitespace();
-            let (Some(local), Some(_), Some(state)) = (words.nth(1), words.next(), words.next()) else { continue };
+            let (Some(local), Some(_), Some(state)) = (words.nth(1), words.next(), words.next()) else {
+                continue;
+            };
             if local.ends_with(&wanted) && state == "0A" {
                 assert_eq!(local, format!("0100007F{wanted}"));
                 found += 1;

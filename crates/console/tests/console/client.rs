@@ -40,7 +40,11 @@ pub fn send(port: u16, bytes: &[u8]) -> Heard {
     let _ = stream.read_to_end(&mut all);
     let text = String::from_utf8_lossy(&all).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or(0);
     Heard {
         status,
         head: head.to_owned(),
@@ -60,7 +64,13 @@ pub struct Browser {
 /// Sends a form as a browser does that is on the console's page.
 pub fn post(port: u16, path: &str, cookie: &str, form: &str) -> Heard {
     let own = format!("http://127.0.0.1:{port}");
-    post_from(port, path, cookie, form, &format!("Origin: {own}\r\nSec-Fetch-Site: same-origin\r\n"))
+    post_from(
+        port,
+        path,
+        cookie,
+        form,
+        &format!("Origin: {own}\r\nSec-Fetch-Site: same-origin\r\n"),
+    )
 }
 
 /// Sends a form from wherever the headers say.
@@ -74,7 +84,8 @@ pub fn post_from(port: u16, path: &str, cookie: &str, form: &str, headers: &str)
 
 /// Gets a page.
 pub fn get(port: u16, path: &str, cookie: &str) -> Heard {
-    let head = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
+    let head =
+        format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
     send(port, head.as_bytes())
 }
 

@@ -169,7 +169,9 @@ impl Papers for FakePapers {
         let newest = wish.before.unwrap_or(200);
         let oldest = newest.saturating_sub(wish.most as u64);
         let entries = (oldest..newest).rev().map(entry);
-        let entries = entries.filter(|entry| wish.task.is_none() || entry.task == wish.task).collect();
+        let entries = entries
+            .filter(|entry| wish.task.is_none() || entry.task == wish.task)
+            .collect();
         Ok(LogPage {
             entries,
             older: (oldest > 0).then_some(oldest),
@@ -196,11 +198,27 @@ impl Papers for FakePapers {
 
 fn entry(index: u64) -> Entry {
     let (came, tone, text) = match index % 5 {
-        0 => ("allow", Tone::Good, "GET https://docs.rs/serde at 151.101.1.1 by allow in bailiwick.toml:9"),
-        1 => ("deny", Tone::Bad, "read /home/dana/.ssh/id_rsa\u{1b}[2K by deny in builtin"),
-        2 => ("ask", Tone::Asked, "run git push origin main by ask in bailiwick.toml:12"),
+        0 => (
+            "allow",
+            Tone::Good,
+            "GET https://docs.rs/serde at 151.101.1.1 by allow in bailiwick.toml:9",
+        ),
+        1 => (
+            "deny",
+            Tone::Bad,
+            "read /home/dana/.ssh/id_rsa\u{1b}[2K by deny in builtin",
+        ),
+        2 => (
+            "ask",
+            Tone::Asked,
+            "run git push origin main by ask in bailiwick.toml:12",
+        ),
         3 => ("yes", Tone::Asked, "run git push origin main: yes by dana"),
-        _ => ("started", Tone::Plain, "for dana in /home/dana/acme-site: <script>alert(1)</script>"),
+        _ => (
+            "started",
+            Tone::Plain,
+            "for dana in /home/dana/acme-site: <script>alert(1)</script>",
+        ),
     };
     Entry {
         index,
@@ -350,8 +368,14 @@ pub fn question(number: u32, sentence: &str, kind: &str, details: &[(&str, &str)
         deadline: Millis(NOW.0 + 300_000),
         offers: vec![
             itself,
-            wide("read /home/dana/reference/**", "may read /home/dana/reference, and what is below it"),
-            wide("GET https://docs.rs/**", "may send GET https://docs.rs/**, with any query"),
+            wide(
+                "read /home/dana/reference/**",
+                "may read /home/dana/reference, and what is below it",
+            ),
+            wide(
+                "GET https://docs.rs/**",
+                "may send GET https://docs.rs/**, with any query",
+            ),
         ],
         kind: kind.into(),
         rule: None,
@@ -391,12 +415,39 @@ pub fn every_kind() -> Vec<(&'static str, Asked)> {
         4,
         "claude wants to send POST https://xn--pi-7kc.example.test/v1/pay at 203.0.113.9",
         "POST xn--pi-7kc.example.test",
-        &[("method", "POST"), ("scheme", "https"), ("host", "xn--pi-7kc.example.test"), ("port", "443"), ("path", "/v1/pay"), ("query to", "babysitter"), ("content-type", "application/json"), ("address", "203.0.113.9")],
+        &[
+            ("method", "POST"),
+            ("scheme", "https"),
+            ("host", "xn--pi-7kc.example.test"),
+            ("port", "443"),
+            ("path", "/v1/pay"),
+            ("query to", "babysitter"),
+            ("content-type", "application/json"),
+            ("address", "203.0.113.9"),
+        ],
     );
-    lookalike.details[2].mind = Some("elsewhere this is shown as `аpi.example.test`: letters of several scripts, it may look like another name".into());
-    let mut ended = question(10, "claude wants to run touch b", "run touch", &[("program", "touch"), ("word 1", "b")]);
+    lookalike.details[2].mind = Some(
+        "elsewhere this is shown as `аpi.example.test`: letters of several scripts, it may look like another name"
+            .into(),
+    );
+    let mut ended = question(
+        10,
+        "claude wants to run touch b",
+        "run touch",
+        &[("program", "touch"), ("word 1", "b")],
+    );
     ended.running = false;
-    let mut told = question(11, "claude wants to run gh pr create --fill", "run gh pr create", &[("program", "gh"), ("word 1", "pr"), ("word 2", "create"), ("word 3", "--fill")]);
+    let mut told = question(
+        11,
+        "claude wants to run gh pr create --fill",
+        "run gh pr create",
+        &[
+            ("program", "gh"),
+            ("word 1", "pr"),
+            ("word 2", "create"),
+            ("word 3", "--fill"),
+        ],
+    );
     told.words = vec![
         bailiwick_gate::desk::Said {
             asked: None,
@@ -412,20 +463,118 @@ pub fn every_kind() -> Vec<(&'static str, Asked)> {
         },
     ];
     told.rule = Some("allow = [\"run @exact gh pr create --fill\"]".into());
-    let mut second = question(12, "claude wants to use secret:bank", "use secret:bank", &[("secret", "bank")]);
+    let mut second = question(
+        12,
+        "claude wants to use secret:bank",
+        "use secret:bank",
+        &[("secret", "bank")],
+    );
     second.seconded = vec!["dana".into()];
     second.likes = Likes::default();
     let script: String = (1..250).map(|n| format!("echo step {n}\n")).collect();
     vec![
-        ("read-file", question(1, "claude wants to read /home/dana/reference/prices.csv", "read /home/dana/reference", &[("path", "/home/dana/reference/prices.csv")])),
-        ("delete-file", question(2, "claude wants to remove /home/dana/acme-site/old", "delete /home/dana/acme-site", &[("path", "/home/dana/acme-site/old")])),
-        ("get-url", question(3, "claude wants to send GET https://docs.rs/serde?page=2 at 151.101.1.1", "GET docs.rs", &[("method", "GET"), ("scheme", "https"), ("host", "docs.rs"), ("port", "443"), ("path", "/serde"), ("query page", "2"), ("address", "151.101.1.1")])),
+        (
+            "read-file",
+            question(
+                1,
+                "claude wants to read /home/dana/reference/prices.csv",
+                "read /home/dana/reference",
+                &[("path", "/home/dana/reference/prices.csv")],
+            ),
+        ),
+        (
+            "delete-file",
+            question(
+                2,
+                "claude wants to remove /home/dana/acme-site/old",
+                "delete /home/dana/acme-site",
+                &[("path", "/home/dana/acme-site/old")],
+            ),
+        ),
+        (
+            "get-url",
+            question(
+                3,
+                "claude wants to send GET https://docs.rs/serde?page=2 at 151.101.1.1",
+                "GET docs.rs",
+                &[
+                    ("method", "GET"),
+                    ("scheme", "https"),
+                    ("host", "docs.rs"),
+                    ("port", "443"),
+                    ("path", "/serde"),
+                    ("query page", "2"),
+                    ("address", "151.101.1.1"),
+                ],
+            ),
+        ),
         ("post-look-alike-host", lookalike),
-        ("push-branch", question(5, "claude wants to push to https://github.com/acme/site agent/tidy", "push github.com", &[("host", "github.com"), ("port", "443"), ("repository", "https://github.com/acme/site agent/tidy")])),
-        ("tunnel", question(6, "claude wants to connect to pinned.example.com, unread", "tunnel pinned.example.com", &[("host", "pinned.example.com"), ("port", "443")])),
-        ("run-command", question(7, "claude wants to run git push origin main", "run git push", &[("program", "git"), ("file of the program", "/usr/bin/git"), ("word 1", "push"), ("word 2", "origin"), ("word 3", "main"), ("variable GIT_SSH_COMMAND", "ssh -i key"), ("contacts", "github.com\ngitlab.com")])),
-        ("run-long-script", question(8, &format!("claude wants to run sh -c {}rm -r keep", script.replace('\n', "\\n")), "run sh", &[("program", "sh"), ("word 1", "-c"), ("word 2", &format!("{script}rm -r keep"))])),
-        ("broker", question(9, "claude wants to have git push origin HEAD:refs/heads/agent/x run outside, with more authority than it has itself", "broker git push", &[("program", "git"), ("word 1", "push"), ("word 2", "origin"), ("word 3", "HEAD:refs/heads/agent/x")])),
+        (
+            "push-branch",
+            question(
+                5,
+                "claude wants to push to https://github.com/acme/site agent/tidy",
+                "push github.com",
+                &[
+                    ("host", "github.com"),
+                    ("port", "443"),
+                    ("repository", "https://github.com/acme/site agent/tidy"),
+                ],
+            ),
+        ),
+        (
+            "tunnel",
+            question(
+                6,
+                "claude wants to connect to pinned.example.com, unread",
+                "tunnel pinned.example.com",
+                &[("host", "pinned.example.com"), ("port", "443")],
+            ),
+        ),
+        (
+            "run-command",
+            question(
+                7,
+                "claude wants to run git push origin main",
+                "run git push",
+                &[
+                    ("program", "git"),
+                    ("file of the program", "/usr/bin/git"),
+                    ("word 1", "push"),
+                    ("word 2", "origin"),
+                    ("word 3", "main"),
+                    ("variable GIT_SSH_COMMAND", "ssh -i key"),
+                    ("contacts", "github.com\ngitlab.com"),
+                ],
+            ),
+        ),
+        (
+            "run-long-script",
+            question(
+                8,
+                &format!("claude wants to run sh -c {}rm -r keep", script.replace('\n', "\\n")),
+                "run sh",
+                &[
+                    ("program", "sh"),
+                    ("word 1", "-c"),
+                    ("word 2", &format!("{script}rm -r keep")),
+                ],
+            ),
+        ),
+        (
+            "broker",
+            question(
+                9,
+                "claude wants to have git push origin HEAD:refs/heads/agent/x run outside, with more authority than it has itself",
+                "broker git push",
+                &[
+                    ("program", "git"),
+                    ("word 1", "push"),
+                    ("word 2", "origin"),
+                    ("word 3", "HEAD:refs/heads/agent/x"),
+                ],
+            ),
+        ),
         ("task-has-ended", ended),
         ("agent-has-told-more", told),
         ("second-yes", second),
@@ -435,7 +584,12 @@ pub fn every_kind() -> Vec<(&'static str, Asked)> {
 
 /// A question whose every text is hostile. The mediator would have made them visible; the console does not rely on that.
 pub fn hostile(number: u32) -> Asked {
-    let mut asked = question(number, &format!("{HOSTILE} wants to run {HOSTILE}"), HOSTILE, &[(HOSTILE, HOSTILE), ("path", HOSTILE)]);
+    let mut asked = question(
+        number,
+        &format!("{HOSTILE} wants to run {HOSTILE}"),
+        HOSTILE,
+        &[(HOSTILE, HOSTILE), ("path", HOSTILE)],
+    );
     asked.details[0].mind = Some(HOSTILE.into());
     asked.context = ContextId(HOSTILE.into());
     asked.command = vec![HOSTILE.into(), HOSTILE.into()];
