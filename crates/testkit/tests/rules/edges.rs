@@ -41,6 +41,9 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("commands", "gate", "implements the trait `Reading`"),
     ("bailiwick", "commands", "reads commands for rules, questions and hooks"),
     ("bailiwick", "tui", "hands it the desk over the daemon's socket"),
+    ("console", "model", "shows ids, times and acts"),
+    ("console", "gate", "is built on the trait `Desk`"),
+    ("bailiwick", "console", "serves it, with a desk and papers"),
     ("bailiwick", "model", "composes"),
     ("bailiwick", "gate", "composes: channels and clocks"),
     ("bailiwick", "policy", "loads rules, shows and checks them"),
@@ -107,10 +110,12 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "hyper*",
-        &["proxy", "benches"],
-        "hostile HTTP is parsed in the supervisor only; measurements have both ends",
+        &["proxy", "console", "benches"],
+        "hostile HTTP is parsed in the supervisor, browsers' in the console's process; measurements have both ends",
     ),
-    ("http-body-util", &["proxy", "benches"], "goes with hyper"),
+    ("http-body-util", &["proxy", "console", "benches"], "goes with hyper"),
+    ("axum", &["console"], "pages are served from one room"),
+    ("maud", &["console"], "one template library, which escapes"),
     (
         "rustls*",
         &["proxy", "testkit", "benches"],
@@ -143,7 +148,7 @@ const ENGINES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "tokio",
-        &["proxy", "store", "bailiwick", "benches"],
+        &["proxy", "store", "console", "bailiwick", "benches"],
         "the launcher and the deciding ring have no runtime",
     ),
 ];
