@@ -10,11 +10,11 @@ use axum::http::{HeaderMap, Method, header};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deaf {
     /// It was sent to a name or port that is not the console's.
-    OtherHost,
+    Host,
     /// It comes from another page than the console's.
-    OtherOrigin,
+    Origin,
     /// Nothing else than reading and forms is understood.
-    OtherMethod,
+    Method,
 }
 
 /// The names under which the console is reached, at its port.
@@ -22,23 +22,23 @@ const NAMES: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
 /// Holds what a request says of itself against what it must say. `entered`: it is for a page that only a session has.
 pub fn hear(method: &Method, headers: &HeaderMap, port: u16, entered: bool) -> Result<(), Deaf> {
-    let host = one(headers, header::HOST).ok_or(Deaf::OtherHost)?;
+    let host = one(headers, header::HOST).ok_or(Deaf::Host)?;
     if !NAMES.iter().any(|name| host == format!("{name}:{port}")) {
-        return Err(Deaf::OtherHost);
+        return Err(Deaf::Host);
     }
     let changes = match *method {
         Method::GET | Method::HEAD => false,
         Method::POST => true,
-        _ => return Err(Deaf::OtherMethod),
+        _ => return Err(Deaf::Method),
     };
     let own = format!("http://{host}");
     let site = one(headers, "sec-fetch-site".parse().ok());
     if headers.contains_key(header::ORIGIN) {
         if one(headers, header::ORIGIN) != Some(&own) {
-            return Err(Deaf::OtherOrigin);
+            return Err(Deaf::Origin);
         }
     } else if changes && site != Some("same-origin") {
-        return Err(Deaf::OtherOrigin);
+        return Err(Deaf::Origin);
     }
     if headers.contains_key("sec-fetch-site") {
         // `none`: the person typed it, or came by a bookmark.
@@ -50,7 +50,7 @@ pub fn hear(method: &Method, headers: &HeaderMap, port: u16, entered: bool) -> R
             None => false,
         };
         if !fits {
-            return Err(Deaf::OtherOrigin);
+            return Err(Deaf::Origin);
         }
     }
     Ok(())
@@ -103,15 +103,11 @@ mod tests {
             "rebound.test",
             "",
         ] {
-            assert_eq!(
-                heard(Method::GET, &[("host", bad)], false),
-                Err(Deaf::OtherHost),
-                "{bad}"
-            );
+            assert_eq!(heard(Method::GET, &[("host", bad)], false), Err(Deaf::Host), "{bad}");
         }
-        assert_eq!(heard(Method::GET, &[], false), Err(Deaf::OtherHost));
+        assert_eq!(heard(Method::GET, &[], false), Err(Deaf::Host));
         let twice = [("host", "127.0.0.1:4711"), ("host", "127.0.0.1:4711")];
-        assert_eq!(heard(Method::GET, &twice, false), Err(Deaf::OtherHost));
+        assert_eq!(heard(Method::GET, &twice, false), Err(Deaf::Host));
     }
 
     #[test]
@@ -137,13 +133,13 @@ mod tests {
             "",
         ] {
             let list = [host, ("origin", other)];
-            assert_eq!(heard(Method::POST, &list, true), Err(Deaf::OtherOrigin), "{other}");
-            assert_eq!(heard(Method::GET, &list, true), Err(Deaf::OtherOrigin), "{other}");
+            assert_eq!(heard(Method::POST, &list, true), Err(Deaf::Origin), "{other}");
+            assert_eq!(heard(Method::GET, &list, true), Err(Deaf::Origin), "{other}");
         }
-        assert_eq!(heard(Method::POST, &[host], true), Err(Deaf::OtherOrigin));
+        assert_eq!(heard(Method::POST, &[host], true), Err(Deaf::Origin));
         for site in ["same-site", "cross-site", "none", "x"] {
             let list = [host, own, ("sec-fetch-site", site)];
-            assert_eq!(heard(Method::POST, &list, true), Err(Deaf::OtherOrigin), "{site}");
+            assert_eq!(heard(Method::POST, &list, true), Err(Deaf::Origin), "{site}");
         }
         for method in [
             Method::PUT,
@@ -152,7 +148,7 @@ mod tests {
             Method::PATCH,
             Method::TRACE,
         ] {
-            assert_eq!(heard(method, &[host, own], true), Err(Deaf::OtherMethod));
+            assert_eq!(heard(method, &[host, own], true), Err(Deaf::Method));
         }
     }
 
@@ -162,7 +158,7 @@ mod tests {
         for site in ["same-site", "cross-site"] {
             for mode in ["navigate", "no-cors", "cors"] {
                 let list = [host, ("sec-fetch-site", site), ("sec-fetch-mode", mode)];
-                assert_eq!(heard(Method::GET, &list, true), Err(Deaf::OtherOrigin), "{site} {mode}");
+                assert_eq!(heard(Method::GET, &list, true), Err(Deaf::Origin), "{site} {mode}");
                 assert_eq!(
                     heard(Method::GET, &list, false).is_ok(),
                     mode == "navigate",

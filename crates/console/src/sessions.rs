@@ -351,7 +351,11 @@ mod tests {
         assert_eq!(sessions.enter("ff", &random, now), Err(NoEntry::Unknown));
         let pass = sessions.enter(&token, &random, now).expect("the token is right");
         assert_eq!(sessions.enter(&token, &random, now), Err(NoEntry::Unknown));
-        assert!(sessions.find(&pass.path, &[pass.cookie.clone()], true, now).is_some());
+        assert!(
+            sessions
+                .find(&pass.path, std::slice::from_ref(&pass.cookie), true, now)
+                .is_some()
+        );
         assert!(sessions.find(&pass.path, &["x".into()], true, now).is_none());
         assert!(sessions.find("x", &[pass.cookie], true, now).is_none());
         let late = sessions.link(dana(), &random, now);

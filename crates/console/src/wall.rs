@@ -110,12 +110,12 @@ async fn admit(open: &Open, request: &mut Request) -> Result<(), Response> {
 
 fn refuse(deaf: Deaf) -> impl IntoResponse {
     let (status, words) = match deaf {
-        Deaf::OtherHost => (StatusCode::MISDIRECTED_REQUEST, "this is not an address of the console"),
-        Deaf::OtherOrigin => (
+        Deaf::Host => (StatusCode::MISDIRECTED_REQUEST, "this is not an address of the console"),
+        Deaf::Origin => (
             StatusCode::FORBIDDEN,
             "this was sent by a page that is not the console's",
         ),
-        Deaf::OtherMethod => (
+        Deaf::Method => (
             StatusCode::METHOD_NOT_ALLOWED,
             "the console reads pages and takes forms, and nothing else",
         ),

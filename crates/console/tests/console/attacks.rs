@@ -168,7 +168,7 @@ fn p8_a_name_that_was_made_to_point_here_is_not_heard() {
         }
     }
     // In the request's line: the host there counts for nothing else than the header.
-    let bytes = format!("GET http://rebound.test/ HTTP/1.1\r\nHost: rebound.test\r\nConnection: close\r\n\r\n");
+    let bytes = "GET http://rebound.test/ HTTP/1.1\r\nHost: rebound.test\r\nConnection: close\r\n\r\n";
     assert_eq!(send(port, bytes.as_bytes()).status, 421);
     for name in [format!("localhost:{port}"), format!("[::1]:{port}")] {
         let bytes = format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
