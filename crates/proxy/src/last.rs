@@ -81,10 +81,7 @@ impl Last {
             return response;
         }
         let kept = self.kept.lock().map(|kept| kept.clone()).unwrap_or_default();
-        let lines = kept
-            .iter()
-            .map(|refusal| serde_json::json!({ "code": refusal.code, "id": refusal.id, "word": refusal.word }));
-        let body = serde_json::json!({ "refused": lines.collect::<Vec<_>>() });
+        let body = serde_json::json!({ "refused": Vec::from(kept) });
         *response.body_mut() = whole(format!("{body}\n"));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
