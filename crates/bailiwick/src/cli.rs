@@ -643,6 +643,14 @@ pub struct JsonArg {
     pub json: bool,
 }
 
+fn scope(word: &str) -> Result<bailiwick_gate::desk::Scope, String> {
+    match word {
+        "task" => Ok(bailiwick_gate::desk::Scope::Task),
+        "context" => Ok(bailiwick_gate::desk::Scope::Context),
+        _ => Err("it is `task` (this task) or `context` (every task of this context)".into()),
+    }
+}
+
 fn level(word: &str) -> Result<Level, String> {
     Level::parse(word).ok_or_else(|| {
         let known = Level::ALL.map(Level::as_str).join(", ");

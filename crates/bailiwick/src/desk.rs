@@ -59,6 +59,16 @@ impl PathDesk {
         }
     }
 
+    /// At another's desk there are questions alone: the daemon takes nothing else there.
+    fn is_own(&self) -> Result<(), DeskFault> {
+        match self.at {
+            Some(_) => Err(DeskFault::Refused(
+                "grants and tasks are for the person whose they are".into(),
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn call(&self, call: &PersonCall) -> Result<PersonAnswer, DeskFault> {
         let Some(mut link) = self.link()? else {
             return Err(DeskFault::Fault(
@@ -102,6 +112,9 @@ impl Desk for PathDesk {
     }
 
     fn granted(&self) -> Result<Vec<Granted>, DeskFault> {
+        if self.at.is_some() {
+            return Ok(Vec::new());
+        }
         let Some(mut link) = self.link()? else {
             return Ok(Vec::new());
         };
@@ -113,6 +126,7 @@ impl Desk for PathDesk {
     }
 
     fn narrow(&self, grant: GrantId, terms: &Terms) -> Result<Granted, DeskFault> {
+        self.is_own()?;
         let call = PersonCall::Narrow {
             grant,
             terms: *terms,
@@ -125,6 +139,7 @@ impl Desk for PathDesk {
     }
 
     fn revoke(&self, grant: GrantId) -> Result<(), DeskFault> {
+        self.is_own()?;
         match self.call(&PersonCall::Revoke { grant, by: None })? {
             PersonAnswer::Granted(left) => left.map(drop),
             _ => Err(unasked()),
@@ -132,6 +147,9 @@ impl Desk for PathDesk {
     }
 
     fn at_work(&self) -> Result<Vec<AtWork>, DeskFault> {
+        if self.at.is_some() {
+            return Ok(Vec::new());
+        }
         let Some(mut link) = self.link()? else {
             return Ok(Vec::new());
         };
@@ -150,6 +168,7 @@ impl Desk for PathDesk {
     }
 
     fn end(&self, task: TaskId) -> Result<(), DeskFault> {
+        self.is_own()?;
         match self.call(&PersonCall::End { task, at_once: false })? {
             PersonAnswer::Done => Ok(()),
             PersonAnswer::Failed(fault) => Err(DeskFault::Fault(visible_lines(&fault.to_string()))),

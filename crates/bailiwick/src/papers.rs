@@ -226,7 +226,7 @@ fn came_to(event: &Event) -> (&'static str, Tone) {
         Event::HandedIn { .. } | Event::NotHandedIn { .. } => ("give", Tone::Plain),
         Event::Published { .. } => ("port", Tone::Plain),
         Event::Opened { .. } => ("log", Tone::Plain),
-        Event::HoursOver { .. } => ("hours over", Tone::Bad),
+        Event::HoursOver { .. } => ("hours", Tone::Bad),
         Event::Enrolled { .. } => ("approver", Tone::Plain),
         Event::Suspended { .. } => ("suspended", Tone::Bad),
     }

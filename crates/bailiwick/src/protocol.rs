@@ -357,8 +357,12 @@ pub struct Planned {
     pub registries: Vec<String>,
     /// Requests that may be sent, each an act.
     pub requests: Vec<String>,
+    /// How many more requests rules name than are listed.
+    pub more_requests: usize,
     /// Hosts that can be reached by connections that are passed on unread, and ports of this machine.
     pub network: Vec<String>,
+    /// How many more of these rules name than are listed.
+    pub more_network: usize,
     /// Secrets that are put into requests: one line each.
     pub secrets: Vec<String>,
     /// Commands that run outside: one line each.

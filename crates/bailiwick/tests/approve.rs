@@ -57,7 +57,7 @@ fn p8_a_request_that_is_asked_about_waits_and_goes_through_after_a_yes() {
         let all = waiting(&kit);
         assert_eq!(all.len(), 1, "{all:?}");
         let act = all[0]["act"].as_str().unwrap();
-        assert_eq!(act, format!("GET {url}"));
+        assert_eq!(act, format!("GET {url} at 127.0.0.1"));
         let shown = kit.run(&["approve"]).status_is(4).stdout;
         let id = all[0]["id"].as_str().unwrap();
         assert!(
@@ -68,7 +68,7 @@ fn p8_a_request_that_is_asked_about_waits_and_goes_through_after_a_yes() {
         let before = origin.requests().len();
         let answer = kit.run(&["approve", &format!("q-{}", &id[..6])]).ok();
         assert_eq!(answer.stdout, format!("yes, once: {act}\n"));
-        let says = format!("bailiwick: yes says: the agent may send {act}, once, in this task\n");
+        let says = format!("bailiwick: yes says: the agent may send GET {url}, once, in this task\n");
         assert_eq!(answer.stderr, says);
         let done = run.join().unwrap().ok();
         assert!(done.stdout.ends_with("through\n"), "{}", done.stdout);

@@ -330,3 +330,24 @@ fn p8_inside_the_last_refusal_can_be_asked_for_and_nothing_else() {
         assert_eq!(other.stdout, "404 404 ");
     }
 }
+
+#[test]
+fn p13_more_rules_than_fit_into_an_answer_are_told_by_their_number() {
+    let kit = Bailiwick::new();
+    let long = "p".repeat(400);
+    let rules: Vec<String> = (0..900)
+        .map(|number| format!("\"GET https://h{number}.example.test/{long}/**\""))
+        .collect();
+    let text = format!(
+        "extends = [\"coding\"]\n[network]\nallow = [\n{}\n]\n",
+        rules.join(",\n")
+    );
+    kit.write("bailiwick.toml", &text);
+    kit.run(&["trust"]).ok();
+    let told = kit.run(&["run", "--", "true"]).ok().stderr;
+    let numbers = told
+        .lines()
+        .filter_map(|line| line.rsplit_once(" and ")?.1.strip_suffix(" more"));
+    let most = numbers.filter_map(|number| number.parse::<usize>().ok()).max();
+    assert!(most.is_some_and(|more| more > 800 && more < 900), "{told}");
+}

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bailiwick_gate::desk::{Approver, Desk, DeskFault};
+use bailiwick_gate::desk::{Approver, Asked, Desk, DeskFault};
 use bailiwick_model::Millis;
 use jiff::tz::TimeZone;
 use ratatui::Terminal;
@@ -158,9 +158,15 @@ impl Heard {
     }
 }
 
-fn look(desk: &dyn Desk) -> Result<Snapshot, DeskFault> {
+/// What the desk has now. Questions may be many and long, and are the same as long as nothing has changed; how often a grant was
+/// used, and which tasks run, may have.
+fn look(desk: &dyn Desk, known: Option<Vec<Arc<Asked>>>) -> Result<Snapshot, DeskFault> {
+    let asked = match known {
+        Some(known) => known,
+        None => desk.asked()?.into_iter().map(Arc::new).collect(),
+    };
     Ok(Snapshot {
-        asked: desk.asked()?.into_iter().map(Arc::new).collect(),
+        asked,
         granted: desk.granted()?,
         at_work: desk.at_work()?,
     })
@@ -170,11 +176,16 @@ fn look(desk: &dyn Desk) -> Result<Snapshot, DeskFault> {
 fn watch(desk: Arc<dyn Desk>, by: Approver, heard: Arc<Heard>) {
     std::thread::spawn(move || {
         let mut seen = 0;
+        let mut known = None;
         while !heard.done.load(Ordering::Relaxed) {
-            let snapshot = look(desk.as_ref());
+            let snapshot = look(desk.as_ref(), known.take());
+            let asked = snapshot.as_ref().ok().map(|snapshot| snapshot.asked.clone());
             *heard.newest() = Some(snapshot);
             match desk.changed(seen, PATIENCE, &by) {
-                Ok(moment) => seen = moment,
+                Ok(moment) => {
+                    known = asked.filter(|_| moment == seen);
+                    seen = moment;
+                }
                 Err(fault) => {
                     *heard.newest() = Some(Err(fault));
                     std::thread::sleep(AGAIN);

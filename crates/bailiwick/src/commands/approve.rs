@@ -213,8 +213,8 @@ fn list(all: &[Asked], json: bool) -> Done {
         };
         tellln!(
             "    {task}, waits since {}, no in {}",
-            span(now.0.saturating_sub(one.since.0)),
-            span(one.deadline.0.saturating_sub(now.0))
+            bailiwick_tui::span(now.0.saturating_sub(one.since.0)),
+            bailiwick_tui::span(one.deadline.0.saturating_sub(now.0))
         );
     }
     Ok(code)
@@ -222,12 +222,4 @@ fn list(all: &[Asked], json: bool) -> Done {
 
 fn now() -> Millis {
     Clock::now(&SteadyClock::default())
-}
-
-fn span(millis: u64) -> String {
-    let seconds = millis / 1000;
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        _ => format!("{} min", seconds / 60),
-    }
 }

@@ -29,11 +29,16 @@ fn line(out: &mut String, head: &str, text: &str) {
 
 /// Names as many of a list as fit behind `lead`, and counts the rest.
 fn some(lead: &str, names: &[String]) -> String {
+    some_of(lead, names, 0)
+}
+
+/// The same of names of which so many more are not listed.
+fn some_of(lead: &str, names: &[String], more: usize) -> String {
     let room = room();
     let mut text = lead.to_owned();
     for (place, name) in names.iter().enumerate() {
         let name = visible(name);
-        let left = names.len().saturating_sub(place);
+        let left = names.len().saturating_sub(place).saturating_add(more);
         let needed = text.chars().count() + name.chars().count() + ", and 999 more".len();
         if place > 0 && needed > room {
             let _ = write!(text, " and {left} more");
@@ -41,6 +46,9 @@ fn some(lead: &str, names: &[String]) -> String {
         }
         text.push_str(if place == 0 { " " } else { ", " });
         text.push_str(&name);
+    }
+    if more > 0 {
+        let _ = write!(text, " and {more} more");
     }
     text
 }
@@ -155,10 +163,13 @@ pub fn planned(planned: &Planned) -> String {
         ([], []) => may(&mut out, "reach no host: no rule names one"),
         (requests, hosts) => {
             if !requests.is_empty() {
-                may(&mut out, &some("request", requests));
+                may(&mut out, &some_of("request", requests, planned.more_requests));
             }
             if !hosts.is_empty() {
-                may(&mut out, &some("reach, by host name alone and unread,", hosts));
+                may(
+                    &mut out,
+                    &some_of("reach, by host name alone and unread,", hosts, planned.more_network),
+                );
             }
         }
     }

@@ -17,6 +17,11 @@ use super::{Daemon, lock};
 use crate::context::Context;
 use crate::protocol::{Planned, RunOrder};
 
+/// Most requests, and most hosts, that are told.
+const LISTED: usize = 256;
+/// Most bytes of one that are told.
+const LONGEST: usize = 256;
+
 /// Where a file of a kept folder lies outside.
 fn outside(path: &AbsPath, kept: &BTreeMap<AbsPath, AbsPath>) -> Option<AbsPath> {
     let (place, outside) = kept.iter().find(|(place, _)| place.holds(path))?;
@@ -84,6 +89,7 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
         format!("{} {what}", verbs.join(" and "))
     };
     let requests = reach.requests.into_iter().map(told).collect();
+    let (requests, more_requests) = listed(requests);
     let mut network = reach.unread;
     network.extend(
         settings
@@ -94,6 +100,7 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
     );
     network.sort();
     network.dedup();
+    let (network, more_network) = listed(network);
     let mut sources: Vec<String> = policy.rules().iter().map(|rule| rule.origin.file.clone()).collect();
     sources.sort();
     sources.dedup();
@@ -117,7 +124,9 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
         closes: super::hours::told_end(policy, daemon.clock.now()),
         registries: reach.registries.into_iter().collect(),
         requests,
+        more_requests,
         network,
+        more_network,
         secrets: policy
             .secrets_for_requests()
             .iter()
@@ -144,6 +153,16 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
         warnings: Vec::new(),
         asked: Vec::new(),
     }
+}
+
+/// As many lines as a person reads, and how many are left out: rules can be more than fit into an answer.
+fn listed(mut lines: Vec<String>) -> (Vec<String>, usize) {
+    let more = lines.len().saturating_sub(LISTED);
+    lines.truncate(LISTED);
+    for line in &mut lines {
+        line.truncate(line.floor_char_boundary(LONGEST));
+    }
+    (lines, more)
 }
 
 /// How far the rules of the context reach.

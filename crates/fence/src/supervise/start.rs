@@ -329,6 +329,10 @@ impl Supervisor {
         let id = caller.held.id;
         let ask = |start: &Start| {
             let request = line.request(Verb::Run, self.charge.reading.read(start));
+            // A shell that looks through its `PATH` goes on to the next folder, which may hold the same program.
+            if self.was_told(caller.held.thread, &request) {
+                return Err(Errno::ACCESS);
+            }
             line.ask(&request, || self.waits(id)).map_err(|no| match no {
                 No::Denied(refusal) => {
                     self.tell_refused(caller.held.thread, &request, refusal.as_ref());

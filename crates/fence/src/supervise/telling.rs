@@ -25,6 +25,13 @@ const ACT: usize = 400;
 pub(super) type Told = std::collections::BTreeMap<i32, (String, Instant)>;
 
 impl Supervisor {
+    /// True when the same was refused to a thread a moment ago: that answer stands.
+    pub(super) fn was_told(&self, thread: i32, request: &Request) -> bool {
+        let told = lock(&self.told);
+        let before = told.get(&thread);
+        before.is_some_and(|(known, when)| when.elapsed() < STANDS && *known == request.to_string())
+    }
+
     /// Tells a thread that what it was about to start was refused.
     pub(super) fn tell_refused(&self, thread: i32, request: &Request, refusal: Option<&Refusal>) {
         let Some(refusal) = refusal else { return };

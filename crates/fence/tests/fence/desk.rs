@@ -264,6 +264,8 @@ impl Judge {
                 Answer::Settled { call }
             }
             Call::Refused { call, .. } | Call::Redeem { call, .. } => Answer::Deny { call, refusal },
+            // No answer comes to it, and nothing here says anything.
+            Call::Tell { .. } => Answer::Told { refusal },
         }
     }
 

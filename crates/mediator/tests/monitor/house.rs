@@ -112,6 +112,13 @@ pub struct MemoryStore {
 }
 
 impl Store for MemoryStore {
+    /// No order is kept: the mediator asks for none.
+    fn put_order(&self, _: TaskId, _: &str) -> Result<(), StoreFault> {
+        Ok(())
+    }
+    fn order(&self, _: TaskId) -> Result<Option<String>, StoreFault> {
+        Ok(None)
+    }
     fn is_trusted(&self, _: &str, _: &Digest) -> Result<bool, StoreFault> {
         Ok(false)
     }

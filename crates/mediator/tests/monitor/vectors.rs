@@ -256,8 +256,7 @@ fn snapshot(case: &Case, policy: Arc<dyn Rules>) -> Snapshot {
         asking.approver_present = true;
         let against = decide(&read(&granted.against).expect("a request"), &asking);
         let capability = Capability::of(act(&granted.act));
-        state.grants =
-            [Grant::of(bailiwick_model::GrantId([1; 6]), capability, against).given_by(granted.by.clone())].into();
+        state.grants = [Grant::of(GrantId([1; 6]), capability, against).given_by(granted.by.clone())].into();
     }
     state
 }

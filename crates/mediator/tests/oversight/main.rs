@@ -137,6 +137,25 @@ fn decided(policy: &Arc<dyn Rules>, asked: &Request, by: &[&str], watching: &[&s
     decide(asked, &snapshot)
 }
 
+#[test]
+fn p2_a_grant_of_somebody_whom_no_layer_names_answers_nothing() {
+    let named = rules("[commands]\nask = [\"pay\"]\n[oversight]\napprovers = [\"ida\", \"theo\"]\n");
+    let four = rules("[oversight]\nfour_eyes = [\"run pay\"]\napprovers = [\"ida\", \"theo\", \"dana\"]\n");
+    let asked = request("run pay");
+    for (policy, by, want) in [
+        (&named, &["dana"][..], Verdict::Ask),
+        (&named, &["program"], Verdict::Ask),
+        (&named, &["ida"], Verdict::Allow),
+        (&four, &["ida"], Verdict::Ask),
+        (&four, &["ida", "sam"], Verdict::Ask),
+        (&four, &["ida", "dana"], Verdict::Ask),
+        (&four, &["ida", "dana", "sam"], Verdict::Ask),
+        (&four, &["ida", "theo"], Verdict::Allow),
+    ] {
+        assert_eq!(decided(policy, &asked, by, &[], 0).verdict, want, "{by:?}");
+    }
+}
+
 const WHO: [&str; 5] = ["dana", "ida", "theo", "rui", "sam"];
 
 proptest! {

@@ -453,3 +453,15 @@ fn p4_a_site_is_what_one_owner_has() {
          `site:example.github.io`",
     );
 }
+
+#[test]
+fn c070_whether_a_question_is_told_is_yes_or_no() {
+    says(
+        "[questions]\nnotify = \"always\"\n",
+        "2:10: `notify` must be `true` or `false`, not a text",
+    );
+    let notify = |text: &str| project(text).unwrap().settings().notify;
+    assert_eq!(notify(""), None);
+    assert_eq!(notify("[questions]\nnotify = true\n"), Some(true));
+    assert_eq!(notify("[questions]\nnotify = false\n"), Some(false));
+}

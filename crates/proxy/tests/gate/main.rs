@@ -13,6 +13,8 @@ mod kept;
 #[cfg(test)]
 mod many;
 #[cfg(test)]
+mod revoked;
+#[cfg(test)]
 mod speed;
 #[cfg(test)]
 mod spellings;

@@ -183,6 +183,7 @@ fn mediate(mut socket: UnixStream, log: &Log, counted: &Counted, rules: &(dyn Fn
                         .push(Seen::Settled(settlement.done, settlement.note));
                     Answer::Settled { call }
                 }
+                Call::Tell { .. } => continue,
                 Call::Redeem { call, secret, .. } => {
                     log.lock().unwrap().push(Seen::Redeemed(secret.to_string()));
                     let value = format!("real-value-of-{secret}").into_bytes();
@@ -407,6 +408,14 @@ impl World {
             assert!(start.elapsed() < PATIENCE, "never seen: {what}; but {:?}", self.seen());
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Revokes the permit that answered the gate's frame of this number, from 1.
+    pub fn revoke(&self, number: u64) {
+        let mut nonce = [0u8; 16];
+        nonce[..8].copy_from_slice(&number.to_be_bytes());
+        let frame = encode(&Answer::Revoked { nonce: Nonce(nonce) }).unwrap();
+        (&self.channel).write_all(&frame).unwrap();
     }
 
     /// Closes the channel and waits for the gate to end.
