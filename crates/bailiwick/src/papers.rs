@@ -7,15 +7,17 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::sync::Arc;
 
-use bailiwick_console::{Entry, LogPage, LogWish, Papers, Rules, Tone};
-use bailiwick_gate::desk::Desk;
+use bailiwick_console::{Entry, LogPage, LogWish, Logins, Papers, Rules, Tone};
+use bailiwick_gate::desk::{Approver, Desk};
 use bailiwick_model::{AbsPath, Answered, Event, Record, visible};
 
 use crate::commands::{log, trust};
 use crate::context::Context;
 use crate::desk::PathDesk;
 use crate::failure::Failure;
+use crate::link::Link;
 use crate::places::Places;
+use crate::protocol::{PersonAnswer, PersonCall};
 
 /// Records that are read at a time, from the newest back.
 const STEP: u64 = 1024;
@@ -136,6 +138,47 @@ impl Papers for OwnPapers {
             context: context.to_owned(),
             told: self.policy(context).map_err(in_words),
         }
+    }
+}
+
+/// People who are enrolled with a code of their own; the daemon knows their codes.
+pub struct Codes {
+    places: Places,
+}
+
+impl Codes {
+    /// Of the daemon that keeps its state there.
+    pub fn new(places: Places) -> Self {
+        Self { places }
+    }
+
+    fn call(&self, call: &PersonCall) -> Option<PersonAnswer> {
+        let mut link = Link::to_running(&self.places).ok()??;
+        link.say(call).ok()?;
+        link.hear().ok()
+    }
+}
+
+impl Logins for Codes {
+    fn any(&self) -> bool {
+        match self.call(&PersonCall::Enrolled) {
+            Some(PersonAnswer::Enrolled(all, _)) => all.iter().any(|one| one.user.is_none()),
+            _ => false,
+        }
+    }
+
+    fn check(&self, name: &str, code: &str) -> Option<Approver> {
+        let (name, code) = (name.to_owned(), code.to_owned());
+        match self.call(&PersonCall::SignIn { name, code })? {
+            PersonAnswer::SignedIn(approver) => Some(approver),
+            _ => None,
+        }
+    }
+
+    fn leave(&self, approver: &Approver) {
+        let name = approver.name.clone();
+        // Whoever is not signed out so is forgotten after an hour.
+        let _ = self.call(&PersonCall::SignOut { name });
     }
 }
 

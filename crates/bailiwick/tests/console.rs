@@ -303,6 +303,48 @@ fn p8_a_link_is_for_the_person_and_for_once() {
     }
 }
 
+/// The code of now (RFC 6238), from what the person was told when they were enrolled.
+const CODE: &str = "\
+import base64, hashlib, hmac, re, struct, sys, time
+secret = re.search('secret=([A-Z2-7]+)', sys.argv[1]).group(1)
+key = base64.b32decode(secret + '=' * (-len(secret) % 8))
+mac = hmac.new(key, struct.pack('>Q', int(time.time()) // 30), hashlib.sha1).digest()
+at = mac[-1] & 15
+print('%06d' % ((struct.unpack('>I', mac[at:at + 4])[0] & 0x7fffffff) % 1000000))
+";
+
+#[test]
+fn p8_people_who_are_enrolled_log_in_by_their_codes() {
+    let kit = Bailiwick::as_ordinary_user();
+    let console = Console::start(&kit);
+    let port = console.port;
+    let page = || {
+        kit.shell_outside(&format!("curl -s http://127.0.0.1:{port}/"))
+            .ok()
+            .stdout
+    };
+    assert!(!page().contains("a code of your own"));
+    let told = kit.run(&["approver", "add", "rui"]).ok().stdout;
+    assert!(page().contains("a code of your own"));
+    kit.write("code.py", CODE);
+    let code = kit
+        .shell_outside(&format!("/usr/bin/python3 code.py '{}'", told.trim()))
+        .ok()
+        .stdout;
+    let login = |name: &str, code: &str| {
+        let line = format!(
+            "curl -s -o /dev/null -w '%{{http_code}}' -H 'Origin: http://127.0.0.1:{port}' -d 'name={name}&code={code}' http://127.0.0.1:{port}/login/code"
+        );
+        kit.shell_outside(&line).ok().stdout
+    };
+    let wrong = if code.trim() == "000000" { "000001" } else { "000000" };
+    assert_eq!(login("rui", wrong), "403");
+    assert_eq!(login("ida", code.trim()), "403");
+    assert_eq!(login("rui", code.trim()), "303");
+    // A code is good once.
+    assert_eq!(login("rui", code.trim()), "403");
+}
+
 /// Reads a socket's first words.
 const FROM_SOCKET: &str = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.settimeout(5); s.connect(sys.argv[1]); print(s.recv(500).decode())";
 

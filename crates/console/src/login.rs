@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bailiwick_gate::desk::Known;
 
-use crate::house::{Open, Seat};
+use crate::house::{House, Open, Seat};
 use crate::pages;
 use crate::sessions::{NoEntry, Pass};
 use crate::terms::Fields;
@@ -15,11 +15,13 @@ use crate::wall::COOKIE;
 
 /// The page to log in.
 pub async fn page(State(open): State<Open>) -> Response {
-    pages::login::page(codes(&open), None).into_response()
+    pages::login::page(codes(&open).await, None).into_response()
 }
 
-fn codes(open: &Open) -> bool {
-    open.house.logins.as_ref().is_some_and(|logins| logins.any())
+/// True when somebody logs in by codes.
+async fn codes(open: &Open) -> bool {
+    let any = |house: &House| house.logins.as_ref().is_some_and(|logins| logins.any());
+    open.ask(any).await.unwrap_or(false)
 }
 
 /// Logs in by the token of a link.
@@ -33,11 +35,11 @@ pub async fn by_link(State(open): State<Open>, Extension(fields): Extension<Fiel
         Ok(pass) => welcome(&pass),
         Err(NoEntry::Unknown) => {
             let words = "this link was used already, or is too old: `bailiwick console link` makes a new one";
-            refuse(&open, StatusCode::FORBIDDEN, words)
+            refuse(&open, StatusCode::FORBIDDEN, words).await
         }
         Err(NoEntry::TooMany) => {
             let words = "there have been too many wrong tries: wait a few seconds";
-            refuse(&open, StatusCode::TOO_MANY_REQUESTS, words)
+            refuse(&open, StatusCode::TOO_MANY_REQUESTS, words).await
         }
     }
 }
@@ -46,12 +48,12 @@ pub async fn by_link(State(open): State<Open>, Extension(fields): Extension<Fiel
 pub async fn by_code(State(open): State<Open>, Extension(fields): Extension<Fields>) -> Response {
     let name = fields.get("name").unwrap_or_default().trim().to_owned();
     let code: String = fields.get("code").unwrap_or_default().split_whitespace().collect();
-    let Some(logins) = open.house.logins.clone().filter(|logins| logins.any()) else {
-        return refuse(&open, StatusCode::FORBIDDEN, "nobody logs in here by a code");
+    let Some(logins) = open.house.logins.clone() else {
+        return refuse(&open, StatusCode::FORBIDDEN, "nobody logs in here by a code").await;
     };
     if name.len() > 64 || code.len() > 16 || !open.sessions().may_try_code(&name, Instant::now()) {
         let words = "there have been too many wrong codes: wait a minute";
-        return refuse(&open, StatusCode::TOO_MANY_REQUESTS, words);
+        return refuse(&open, StatusCode::TOO_MANY_REQUESTS, words).await;
     }
     let wanted = name.clone();
     let checked = open.ask(move |_| logins.check(&wanted, &code)).await;
@@ -61,13 +63,13 @@ pub async fn by_code(State(open): State<Open>, Extension(fields): Extension<Fiel
             let pass = open.sessions().right_code(&name, approver, &*random, Instant::now());
             welcome(&pass)
         }
-        Ok(None) => refuse(&open, StatusCode::FORBIDDEN, "name and code do not fit"),
-        Err(words) => refuse(&open, StatusCode::INTERNAL_SERVER_ERROR, &words.0),
+        Ok(None) => refuse(&open, StatusCode::FORBIDDEN, "name and code do not fit").await,
+        Err(words) => refuse(&open, StatusCode::INTERNAL_SERVER_ERROR, &words.0).await,
     }
 }
 
-fn refuse(open: &Open, status: StatusCode, words: &str) -> Response {
-    (status, pages::login::page(codes(open), Some(words))).into_response()
+async fn refuse(open: &Open, status: StatusCode, words: &str) -> Response {
+    (status, pages::login::page(codes(open).await, Some(words))).into_response()
 }
 
 /// Goes on to the session's first page. The cookie is sent below that page's path only: on loopback every server has the

@@ -20,7 +20,7 @@ use crate::daemon::person::is_person;
 use crate::daemon::surroundings::{KernelRandom, SteadyClock};
 use crate::desk::{PathDesk, person};
 use crate::failure::{Done, Failure};
-use crate::papers::OwnPapers;
+use crate::papers::{Codes, OwnPapers};
 use crate::places::Places;
 
 /// How long a console may take to hand out a link.
@@ -61,7 +61,7 @@ fn serve(places: &Places, args: &ConsoleArgs) -> Done {
     let house = House {
         desk: desk.clone(),
         papers: Arc::new(OwnPapers::new(places.clone(), desk)),
-        logins: None,
+        logins: Some(Arc::new(Codes::new(places.clone()))),
         clock: Arc::new(SteadyClock::default()),
         random: Arc::new(KernelRandom),
     };
