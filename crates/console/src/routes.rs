@@ -13,7 +13,7 @@ use axum::http::{HeaderName, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use bailiwick_gate::desk::{Answer, Asked, Closed, DeskFault, Terms};
+use bailiwick_gate::desk::{Answer, Asked, Closed, DeskFault, Known, Terms};
 use bailiwick_model::{Answered, DecisionId, Digest, GrantId, Millis, TaskId, visible};
 use maud::Markup;
 
@@ -64,6 +64,17 @@ pub fn routes(open: Open) -> Router {
         .fallback(nothing)
         .layer(from_fn_with_state(open.clone(), wall::guard))
         .with_state(open)
+}
+
+/// Whoever logs in by a code of their own answers questions: tasks, grants, the log and the rules are the person's.
+fn own(seat: &Seat) -> Result<(), Wrong> {
+    match seat.approver.by {
+        Known::Code => Err(Wrong(
+            StatusCode::FORBIDDEN,
+            "this page is for the person whose agents these are; questions are for you, too".into(),
+        )),
+        Known::User | Known::Program => Ok(()),
+    }
 }
 
 async fn nothing() -> Response {
@@ -510,6 +521,7 @@ fn came_to(answer: &Answer, closed: &Closed) -> String {
 
 async fn tasks(State(open): State<Open>, Extension(seat): Extension<Seat>, RawQuery(query): RawQuery) -> Response {
     shown(&seat, async {
+        own(&seat)?;
         let tasks = open.ask(|house| house.desk.at_work()).await??;
         let body = pages::tasks::body(&seat, &tasks);
         Ok(place(&open, &seat, "tasks", "Tasks", &fields(query)?, body).await)
@@ -523,6 +535,7 @@ async fn task_end(
     Path((_, id)): Path<(String, String)>,
 ) -> Response {
     shown(&seat, async {
+        own(&seat)?;
         let id: TaskId = parsed(&id)?;
         let tasks = open.ask(|house| house.desk.at_work()).await??;
         let task = tasks
@@ -541,6 +554,7 @@ async fn end_task(
     Path((_, id)): Path<(String, String)>,
 ) -> Response {
     shown(&seat, async {
+        own(&seat)?;
         let id: TaskId = parsed(&id)?;
         open.ask(move |house| house.desk.end(id)).await??;
         Ok(go(&open, &seat, "tasks", false, format!("task {id} ends")))
@@ -552,6 +566,7 @@ async fn end_task(
 
 async fn grants(State(open): State<Open>, Extension(seat): Extension<Seat>, RawQuery(query): RawQuery) -> Response {
     shown(&seat, async {
+        own(&seat)?;
         let grants = open.ask(|house| house.desk.granted()).await??;
         let body = pages::grants::body(&seat, &grants);
         Ok(place(&open, &seat, "grants", "Grants", &fields(query)?, body).await)
@@ -565,6 +580,7 @@ async fn revoke(
     Path((_, id)): Path<(String, String)>,
 ) -> Response {
     shown(&seat, async {
+        own(&seat)?;
         let id: GrantId = parsed(&id)?;
         match open.ask(move |house| house.desk.revoke(id)).await? {
             Ok(()) => Ok(go(
@@ -587,6 +603,7 @@ async fn narrow(
     Extension(form): Extension<Fields>,
 ) -> Response {
     shown(&seat, async {
+        own(&seat)?;
         let id: GrantId = parsed(&id)?;
         let count: Option<u64> = form.number("count")?;
         let until = match form.get("long") {
@@ -631,6 +648,7 @@ async fn narrow(
 
 async fn log(State(open): State<Open>, Extension(seat): Extension<Seat>, RawQuery(query): RawQuery) -> Response {
     shown(&seat, async {
+        own(&seat)?;
         let fields = fields(query)?;
         let wish = LogWish {
             before: fields.number("before")?,
@@ -646,6 +664,7 @@ async fn log(State(open): State<Open>, Extension(seat): Extension<Seat>, RawQuer
 
 async fn verify(State(open): State<Open>, Extension(seat): Extension<Seat>) -> Response {
     shown(&seat, async {
+        own(&seat)?;
         let Ok(_turn) = Arc::clone(&open.verifying).try_acquire_owned() else {
             return Ok(go(
                 &open,
@@ -667,6 +686,7 @@ async fn verify(State(open): State<Open>, Extension(seat): Extension<Seat>) -> R
 
 async fn authority(State(open): State<Open>, Extension(seat): Extension<Seat>, RawQuery(query): RawQuery) -> Response {
     shown(&seat, async {
+        own(&seat)?;
         let fields = fields(query)?;
         let contexts = open.ask(|house| house.papers.contexts()).await?.map_err(Words)?;
         // Those that are known only: what an address names is read from no other folder.

@@ -369,6 +369,10 @@ fn people_with_codes_log_in_as_themselves() {
     browser.follow(&browser.post(&format!("{page}/no"), ""));
     let by = served.desk.look(|held| held.said[0].2.clone());
     assert_eq!((by.name.as_str(), by.by), ("rui", Known::Code));
+    // Questions are theirs to answer, and nothing else here is theirs.
+    for page in ["/tasks", "/grants", "/log", "/authority"] {
+        assert_eq!(browser.get(page).status, 403, "{page}");
+    }
     for _ in 0..5 {
         post(served.port, "/login/code", "", "name=ida&code=000000");
     }
