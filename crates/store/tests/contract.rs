@@ -164,7 +164,7 @@ fn grant(number: u8) -> GrantRow {
     };
     let acts = [
         "write /a/b",
-        "run @exact git push 'a b' \\*",
+        "run @exact git push 'a b' '\\*'",
         "GET https://*.h.test/x/**",
         "use secret:x",
     ];
