@@ -324,7 +324,7 @@ fn p8_people_who_are_enrolled_log_in_by_their_codes() {
             .stdout
     };
     assert!(!page().contains("a code of your own"));
-    let told = kit.run(&["approver", "add", "rui"]).ok().stdout;
+    let told = kit.run(&["approver", "add", "rui", "--totp"]).ok().stdout;
     assert!(page().contains("a code of your own"));
     kit.write("code.py", CODE);
     let code = kit

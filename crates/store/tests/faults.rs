@@ -58,7 +58,7 @@ fn a_newer_store_is_refused() {
     let path = filled(folder.path());
     pragma(&path, 99);
     match fault(&path) {
-        StoreFault::Newer { found: 99, known, .. } => pragma(&path, known),
+        StoreFault::Newer { found: 99, known, .. } => pragma(&path, u32::try_from(known).unwrap()),
         other => panic!("{other}"),
     }
     assert!(

@@ -460,7 +460,10 @@ fn c070_whether_a_question_is_told_is_yes_or_no() {
         "[questions]\nnotify = \"always\"\n",
         "2:10: `notify` must be `true` or `false`, not a text | ",
     );
-    let notify = |text: &str| project(text).unwrap().settings().notify;
+    let notify = |text: &str| {
+        let text = format!("extends = [\"coding\"]\n{text}");
+        project(&text).unwrap().settings().notify
+    };
     assert_eq!(notify(""), None);
     assert_eq!(notify("[questions]\nnotify = true\n"), Some(true));
     assert_eq!(notify("[questions]\nnotify = false\n"), Some(false));
