@@ -442,7 +442,7 @@ fn c048_what_is_asked_about_draws_nothing_anywhere() {
     );
     let evil = "x\\e[2K\\e[1Ahello\\e]8;;http://h.test\\e\\\\link\\e]52;c;aGk=\\a\\rls\\u202e\\u200by";
     let mut shell = Talking::begin(&kit);
-    shell.line(&format!("E=$(printf '{evil}'); touch \"$E\" & curl -s \"http://127.0.0.1:{}/?q=$E\" & curl -s http://\u{430}pi.example.test/ & curl -s http://127.0.0.1:{}/ & wait; echo all", origin.port(), origin.port()));
+    shell.line(&format!("export LC_ALL=C.UTF-8; E=$(printf '{evil}'); touch \"$E\" & curl -s \"http://127.0.0.1:{}/?q=$E\" & curl -s http://\u{430}pi.example.test/ & curl -s http://127.0.0.1:{}/ & wait; echo all", origin.port(), origin.port()));
     question(&kit, "run touch");
     question(&kit, &format!("GET http://127.0.0.1:{}/", origin.port()));
     let look_alike = question(&kit, "resolve xn--pi-6kc.example.test");
