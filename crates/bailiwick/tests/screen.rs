@@ -368,8 +368,7 @@ fn c047_c048_a_command_is_there_to_its_end_and_draws_nothing() {
     screen.until("touch --");
     pause();
     screen.types(&["Enter"]);
-    let shown = screen.until("The request, whole");
-    assert!(shown.contains("characters: the whole"), "{shown}");
+    screen.until("characters: the whole");
     pause();
     screen.types(&["y"]);
     screen.until("read it to its end first");

@@ -199,9 +199,17 @@ fn c035_what_is_opened_and_what_is_passed_on_are_both_believed() {
         // A program that believes a list of its own fails, and what to do is said.
         let pinned = kit.shell(&format!("curl -sS -m 9 --cacert /dev/null https://api.test:{opened}/x"));
         assert_ne!(pinned.status, 0, "{pinned:?}");
-        let log = kit.run(&["log", "show", "--denied"]).ok().stdout;
-        let line = log.lines().find(|line| line.contains("certificate-not-accepted"));
-        let line = line.unwrap_or_else(|| panic!("{log}"));
+        // The gate hears of it when the client has gone, or a little later.
+        let begun = std::time::Instant::now();
+        let line = loop {
+            let log = kit.run(&["log", "show", "--denied"]).ok().stdout;
+            let line = log.lines().find(|line| line.contains("certificate-not-accepted"));
+            if let Some(line) = line {
+                break line.to_owned();
+            }
+            assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{log}");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        };
         let words = line.split_whitespace().map(|word| word.trim_end_matches(')'));
         let is_id = |word: &&str| word.len() == 12 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
         let id = words.rev().find(is_id);
