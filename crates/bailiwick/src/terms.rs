@@ -3,7 +3,6 @@
 use bailiwick_gate::desk::{Scope, Terms};
 use bailiwick_model::{Millis, visible};
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan, civil};
 
 use crate::cli::TermsArgs;
 use crate::failure::Failure;
@@ -52,28 +51,17 @@ fn after(text: &str, now: Millis) -> Result<Millis, Failure> {
     Ok(Millis(now.0.saturating_add(seconds.saturating_mul(1000))))
 }
 
-/// The next moment at which clocks here show a time of day. One that is left out when clocks are set forward is the moment
-/// after; of one that comes twice when they are set back the first counts.
+/// The next moment at which clocks here show a time of day, as on the screen.
 fn at(text: &str, now: Millis, zone: &TimeZone) -> Result<Millis, Failure> {
-    let wrong = || {
+    bailiwick_tui::next(text, now, zone).ok_or_else(|| {
         Failure::usage(format!("`{}` is no time of day", visible(text))).hint("write hours and minutes, as in `18:00`")
-    };
-    let (hour, minute) = text.trim().split_once(':').ok_or_else(wrong)?;
-    let number = |text: &str| text.parse::<i8>().ok().filter(|_| text.len() <= 2);
-    let (hour, minute) = number(hour).zip(number(minute)).ok_or_else(wrong)?;
-    let time = civil::Time::new(hour, minute, 0, 0).map_err(|_| wrong())?;
-    let millis = i64::try_from(now.0).map_err(|_| wrong())?;
-    let now = Timestamp::from_millisecond(millis).map_err(|_| wrong())?;
-    let here = zone.to_datetime(now).date();
-    let on = |date: civil::Date| zone.to_timestamp(date.to_datetime(time)).ok();
-    let today = on(here).filter(|moment| *moment > now);
-    let tomorrow = || here.checked_add(1.day()).ok().and_then(on);
-    let moment = today.or_else(tomorrow).ok_or_else(wrong)?;
-    u64::try_from(moment.as_millisecond()).map(Millis).map_err(|_| wrong())
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     fn zone() -> TimeZone {

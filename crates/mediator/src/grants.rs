@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use bailiwick_authority::{act_covers, act_within};
 use bailiwick_gate::desk::{Approver, DeskFault, Granted, Scope, Terms};
-use bailiwick_gate::{Answer, GrantRow, Pending, StoreFault, encode};
+use bailiwick_gate::{Answer, GrantRow, Pending, Store, StoreFault, encode};
 use bailiwick_model::{
     Act, Capability, Constraints, ContextId, Decision, Durability, Event, GrantChange, GrantId, HostPattern, Millis,
     Nonce, Reason, Record, Request, Resource, ResourcePattern, TaskId, Verb, Verdict, visible,
@@ -279,14 +279,7 @@ impl Mediator {
                 "{MAX_GRANTS} grants hold already: revoke some"
             )));
         }
-        // What holds for one task ends with it, and the task with this process.
-        if row.granted.terms.scope == Scope::Context
-            && let Some(store) = &self.store
-        {
-            store
-                .put_grant(&row)
-                .map_err(|fault| DeskFault::Fault(fault.to_string()))?;
-        }
+        self.keep(row.granted.terms.scope, |store| store.put_grant(&row))?;
         lock(&self.grants.0).insert(row.granted.id, kept.clone());
         for task in self.all_tasks() {
             if kept.holds_in(&task) {
@@ -335,13 +328,7 @@ impl Mediator {
             ..kept.row()
         };
         self.note_change(&kept, GrantChange::Narrowed, 0, Some(by))?;
-        if row.granted.terms.scope == Scope::Context
-            && let Some(store) = &self.store
-        {
-            store
-                .put_grant(&row)
-                .map_err(|fault| DeskFault::Fault(fault.to_string()))?;
-        }
+        self.keep(row.granted.terms.scope, |store| store.put_grant(&row))?;
         let mut grant = grant_of(&row);
         grant.taken = kept.grant.taken.clone();
         let kept = Kept { granted, grant };
@@ -405,6 +392,16 @@ impl Mediator {
         }
     }
 
+    /// Changes what is kept of a grant. What holds for one task ends with it, and the task with this process.
+    fn keep(&self, scope: Scope, change: impl FnOnce(&dyn Store) -> Result<(), StoreFault>) -> Result<(), DeskFault> {
+        match &self.store {
+            Some(store) if scope == Scope::Context => {
+                change(&**store).map_err(|fault| DeskFault::Fault(fault.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn goes_on(&self, id: GrantId) -> bool {
         self.all_tasks()
             .iter()
@@ -432,13 +429,7 @@ impl Mediator {
                 self.tell_cut(task.id, nonce);
             }
         }
-        if kept.granted.terms.scope == Scope::Context
-            && let Some(store) = &self.store
-        {
-            store
-                .drop_grant(id)
-                .map_err(|fault| DeskFault::Fault(fault.to_string()))?;
-        }
+        self.keep(kept.granted.terms.scope, |store| store.drop_grant(id))?;
         self.moved();
         // It ends also where that cannot be written down: less authority needs no record.
         self.note_change(kept, how, cut, by)

@@ -197,7 +197,7 @@ fn trust(daemon: &Daemon, file: String, digest: bailiwick_model::Digest, trusted
 fn believed(daemon: &Daemon, by: Option<Approver>) -> Result<Approver, DeskFault> {
     daemon
         .approvers
-        .believe(by, questions::person())
+        .believe(by, crate::desk::person())
         .map_err(DeskFault::Refused)
 }
 

@@ -9,13 +9,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use bailiwick_gate::desk::{Approver, DeskFault, Granted, Known, Terms};
+use bailiwick_gate::desk::{Approver, DeskFault, Granted, Terms};
 use bailiwick_gate::{Store, Waiting};
 use bailiwick_mediator::Watcher;
 use bailiwick_model::{AbsPath, Act, Anchors, DecisionId, Nonce, TaskId, Verdict};
 
-use super::{Daemon, auditor, lock, task};
+use super::{Daemon, auditor, lock};
 use crate::context::Context;
+use crate::desk::person;
 use crate::protocol::PersonAnswer;
 
 /// Most changes that wait to be kept and told; past that a question stands in the list only, until it changes again.
@@ -213,12 +214,4 @@ pub fn grant_by_hand(daemon: &Arc<Daemon>, directory: &AbsPath, act: &str, terms
     let asks = policy.rules().iter().filter(|rule| rule.effect == Verdict::Ask);
     let asks = asks.map(|rule| (rule.act().clone(), rule.asks())).collect();
     daemon.mediator.grant_by_hand(context.id(), act, asks, terms, &person())
-}
-
-/// The person whose daemon this is.
-pub fn person() -> Approver {
-    Approver {
-        name: task::principal(),
-        by: Known::User,
-    }
 }

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use bailiwick_gate::{Judged, Start};
 use bailiwick_model::{AbsPath, Anchors, CommandPattern, Nonce, Request, Resource, Verb};
@@ -29,10 +28,6 @@ use crate::sys::trace::{self, Stopped};
 
 /// Most commands that run outside at one time.
 const MAX_OUTSIDE: usize = 64;
-/// Most threads of which it is known what was refused to them.
-const MAX_REFUSED: usize = 1024;
-/// How long an answer stands for the thread that asked.
-const STANDS: Duration = Duration::from_secs(1);
 /// The exit status of a command that could not be run outside.
 const NOT_RUN: i32 = 126;
 
@@ -44,8 +39,6 @@ pub(super) struct Outside {
     out: Mutex<Option<Channel>>,
     calls: AtomicU64,
     waiting: Mutex<BTreeMap<u64, Waiting>>,
-    /// What was refused to which thread.
-    refused: Mutex<BTreeMap<i32, (String, Instant)>>,
 }
 
 /// Who waits for a command outside.
@@ -81,7 +74,6 @@ impl Outside {
             out: Mutex::new(Some(Channel::over(socket))),
             calls: AtomicU64::new(0),
             waiting: Mutex::default(),
-            refused: Mutex::default(),
         });
         let hearing = Arc::clone(&outside);
         std::thread::Builder::new()
@@ -101,23 +93,6 @@ impl Outside {
         for waiting in lock(&self.waiting).values_mut() {
             waiting.tell = None;
         }
-    }
-
-    /// True when the same was refused to a thread before: a shell that looks for a program goes on to the next folder of its
-    /// `PATH`, which may hold the same one. The answer stands.
-    pub(super) fn was_refused(&self, thread: i32, request: &Request) -> bool {
-        let refused = lock(&self.refused);
-        let before = refused.get(&thread);
-        before.is_some_and(|(act, when)| when.elapsed() < STANDS && *act == request.to_string())
-    }
-
-    /// Keeps what was refused to a thread.
-    pub(super) fn keep_refused(&self, thread: i32, request: &Request) {
-        let mut refused = lock(&self.refused);
-        if refused.len() >= MAX_REFUSED {
-            refused.clear();
-        }
-        refused.insert(thread, (request.to_string(), Instant::now()));
     }
 
     fn say(&self, wanted: &Wanted, along: &[OwnedFd]) -> Option<()> {

@@ -376,14 +376,12 @@ impl Supervisor {
     /// Asks, and has the command run outside: what starts here only keeps its place.
     fn start_outside(self: &Arc<Self>, caller: &Caller, wanted: &Wanted, request: Request) -> Result<Done, Errno> {
         let line = self.line.as_ref().ok_or(Errno::ACCESS)?;
-        let outside = self.outside.as_ref().ok_or(Errno::ACCESS)?;
         let (id, thread) = (caller.held.id, caller.held.thread);
-        if outside.was_refused(thread, &request) {
+        if self.was_told(thread, &request) {
             return Err(Errno::ACCESS);
         }
         let leave = line.ask(&request, || self.waits(id)).map_err(|no| match no {
             No::Denied(refusal) => {
-                outside.keep_refused(thread, &request);
                 self.tell_refused(thread, &request, refusal.as_ref());
                 Errno::ACCESS
             }

@@ -25,21 +25,19 @@ const ACT: usize = 400;
 pub(super) type Told = std::collections::BTreeMap<i32, (String, Instant)>;
 
 impl Supervisor {
-    /// True when the same was refused to a thread a moment ago: that answer stands.
+    /// True when the same was refused to a thread a moment ago: a shell that looks for a program goes on to the next folder of its
+    /// `PATH`, which may hold the same one. The answer stands.
     pub(super) fn was_told(&self, thread: i32, request: &Request) -> bool {
-        let told = lock(&self.told);
-        let before = told.get(&thread);
-        before.is_some_and(|(known, when)| when.elapsed() < STANDS && *known == request.to_string())
+        stands(&lock(&self.told), thread, &request.to_string())
     }
 
-    /// Tells a thread that what it was about to start was refused.
+    /// Keeps that what a thread was about to start was refused, and tells it so. There is nothing to tell where the mediator could
+    /// not be asked.
     pub(super) fn tell_refused(&self, thread: i32, request: &Request, refusal: Option<&Refusal>) {
-        let Some(refusal) = refusal else { return };
         let act = request.to_string();
         {
             let mut told = lock(&self.told);
-            let before = told.get(&thread);
-            if before.is_some_and(|(known, when)| *known == act && when.elapsed() < STANDS) {
+            if stands(&told, thread, &act) {
                 return;
             }
             if told.len() >= MAX_TOLD {
@@ -47,9 +45,17 @@ impl Supervisor {
             }
             told.insert(thread, (act.clone(), Instant::now()));
         }
-        // Who cannot be told finds it out by `bailiwick last`.
-        let _ = say(thread, &line(&act, refusal));
+        if let Some(refusal) = refusal {
+            // Who cannot be told finds it out by `bailiwick last`.
+            let _ = say(thread, &line(&act, refusal));
+        }
     }
+}
+
+/// True while what was refused to a thread last is this, and not long ago.
+fn stands(told: &Told, thread: i32, act: &str) -> bool {
+    let before = told.get(&thread);
+    before.is_some_and(|(known, when)| known == act && when.elapsed() < STANDS)
 }
 
 fn line(act: &str, refusal: &Refusal) -> String {
