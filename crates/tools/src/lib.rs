@@ -1,0 +1,1 @@
+//! The tool gate: MCP in, MCP out.
