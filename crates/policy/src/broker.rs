@@ -111,7 +111,8 @@ impl Broker {
             ResourcePattern::Path(_)
             | ResourcePattern::AnyCommand
             | ResourcePattern::Command(_)
-            | ResourcePattern::Secret(_) => None,
+            | ResourcePattern::Secret(_)
+            | ResourcePattern::Tool(_) => None,
         })
     }
 }

@@ -54,7 +54,7 @@ struct Names {
     task: EntityUid,
 }
 
-const TYPES: [&str; 14] = [
+const TYPES: [&str; 16] = [
     "Repository",
     "RepositoryPattern",
     "Path",
@@ -69,9 +69,12 @@ const TYPES: [&str; 14] = [
     "NamePattern",
     "Secret",
     "SecretPattern",
+    "Tool",
+    "ToolPattern",
 ];
-const ACTIONS: [&str; 13] = [
+const ACTIONS: [&str; 20] = [
     "fetch", "push", "read", "write", "create", "delete", "keep", "run", "broker", "http", "tunnel", "resolve", "use",
+    "call", "open", "prompt", "sample", "elicit", "roots", "accept",
 ];
 
 impl Names {
@@ -198,6 +201,7 @@ impl Engine {
             Resource::Name(host) => self.names.of("Name", &host.to_string()),
             Resource::Command(command) => self.names.of("Command", &command.to_string()),
             Resource::Secret(name) => self.names.of("Secret", name.as_str()),
+            Resource::Tool(name) => self.names.of("Tool", &name.to_string()),
         }
     }
 
@@ -248,6 +252,7 @@ fn target_of(effect: Verdict, act: &Act) -> (&'static str, String) {
         ResourcePattern::Endpoint { .. } => ("EndpointPattern", act.resource.to_string()),
         ResourcePattern::AnyCommand => ("CommandPattern", "**".into()),
         ResourcePattern::Secret(pattern) => ("SecretPattern", pattern.to_string()),
+        ResourcePattern::Tool(pattern) => ("ToolPattern", pattern.to_string()),
         // The same words say more in a deny than in an allow.
         ResourcePattern::Command(pattern) if effect == Verdict::Allow => ("CommandPattern", pattern.to_string()),
         ResourcePattern::Command(pattern) => ("CommandPattern", format!("at least {pattern}")),
@@ -307,6 +312,7 @@ fn text_of(rule: &Rule, id: Option<&str>) -> String {
             ("== Action::\"run\"".into(), None)
         }
         (VerbPattern::Any, ResourcePattern::Secret(_)) => ("== Action::\"use\"".into(), None),
+        (VerbPattern::Any, ResourcePattern::Tool(_)) => ("== Action::\"call\"".into(), None),
         (VerbPattern::One(verb), _) => (format!("== Action::\"{verb}\""), None),
     };
     let (kind, target) = target_of(rule.effect, act);

@@ -460,6 +460,7 @@ fn ill_formed(request: &Request) -> Option<&'static str> {
         Resource::Name(_) => request.verb == Verb::Resolve,
         Resource::Command(_) => request.verb.is_command(),
         Resource::Secret(_) => request.verb == Verb::Use,
+        Resource::Tool(tool) => tool.fits(&request.verb),
     };
     if !fits {
         return Some("the verb does not go with the resource");

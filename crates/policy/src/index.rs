@@ -29,6 +29,9 @@ pub(crate) struct Index {
     programs: HashMap<String, Numbers>,
     commands: Numbers,
     secrets: Numbers,
+    /// By the name of the server, where it is written out.
+    servers: HashMap<String, Numbers>,
+    tools: Numbers,
 }
 
 /// The patterns with one literal head.
@@ -99,6 +102,10 @@ impl Index {
                 },
                 ResourcePattern::AnyCommand => &mut index.commands,
                 ResourcePattern::Secret(_) => &mut index.secrets,
+                ResourcePattern::Tool(pattern) => match pattern.server() {
+                    Some(server) => index.servers.entry(server.into()).or_default(),
+                    None => &mut index.tools,
+                },
             };
             slot.push(number);
         }
@@ -142,6 +149,10 @@ impl Index {
                 .into_iter()
                 .for_each(|numbers| found.extend(numbers)),
             Resource::Secret(_) => found.extend(&self.secrets),
+            Resource::Tool(tool) => {
+                found.extend(self.servers.get(tool.server()).into_iter().flatten());
+                found.extend(&self.tools);
+            }
             Resource::Command(command) => {
                 found.extend(&self.commands);
                 let mut names: Vec<&String> = command.forms().iter().flat_map(|form| &form.names).collect();
@@ -188,6 +199,13 @@ impl Index {
             }
             ResourcePattern::Endpoint { .. } => found.extend(0..rules.len()),
             ResourcePattern::Secret(_) => found.extend(&self.secrets),
+            ResourcePattern::Tool(pattern) => {
+                match pattern.server() {
+                    Some(server) => found.extend(self.servers.get(server).into_iter().flatten()),
+                    None => found.extend(self.servers.values().flatten()),
+                }
+                found.extend(&self.tools);
+            }
             ResourcePattern::AnyCommand | ResourcePattern::Command(_) => {
                 found.extend(&self.commands);
                 found.extend(self.programs.values().flatten());

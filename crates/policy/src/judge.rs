@@ -123,6 +123,7 @@ pub fn asked_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Result
         } if port != bailiwick_model::ANY_PORT => Resource::Endpoint { host, port },
         ResourcePattern::Endpoint { .. } => return Err(wild()),
         ResourcePattern::Secret(SecretPattern::One(name)) => Resource::Secret(name),
+        ResourcePattern::Tool(pattern) => Resource::Tool(pattern.as_name().ok_or_else(wild)?),
         ResourcePattern::AnyCommand | ResourcePattern::Command(_) | ResourcePattern::Secret(SecretPattern::Any) => {
             return Err(wild());
         }

@@ -3,9 +3,10 @@
 //! Promises: P14 (the same rules and the same request give the same answer; the digest names the rules).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use bailiwick_model::{
-    AbsPath, Budget, Digest, HostPattern, Layer, Request, Resource, ResourcePattern, RuleRef, Verb, Verdict,
+    AbsPath, Budget, Digest, HostPattern, Layer, Request, Resource, ResourcePattern, RuleRef, Totals, Verb, Verdict,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -40,6 +41,7 @@ pub struct Policy {
     digest: Digest,
     warnings: Vec<Diagnostic>,
     budgets: HashMap<Written, (usize, Budget)>,
+    totals: HashMap<Written, (String, Arc<Totals>)>,
     carriers: BTreeSet<String>,
 }
 
@@ -63,6 +65,25 @@ fn digest_of(rules: &[Rule], settings: &Settings, granting: &[Layer]) -> Digest 
     lines.iter().for_each(|line| part(line));
     part(&format!("{settings:?}"));
     Digest(hash.finalize().into())
+}
+
+/// The totals of rules, each under a name that stays the same while its act does.
+fn totals_of(rules: &[Rule]) -> HashMap<Written, (String, Arc<Totals>)> {
+    let mut all = HashMap::new();
+    let mut seen: HashMap<(Layer, String), usize> = HashMap::new();
+    for rule in rules {
+        let Some(totals) = &rule.limits().totals else { continue };
+        let act = rule.act().to_string();
+        let place = seen.entry((rule.layer(), act.clone())).or_insert(0);
+        *place = place.saturating_add(1);
+        let name = match *place {
+            1 => act,
+            nth => format!("{act} #{nth}"),
+        };
+        all.entry(written(&rule.origin))
+            .or_insert((name, Arc::new(totals.clone())));
+    }
+    all
 }
 
 impl Policy {
@@ -93,11 +114,12 @@ impl Policy {
             remembered: Remembered::default(),
             denies_addresses: rules.iter().any(names_address),
             digest: digest_of(&rules, &settings, &granting),
+            warnings: Vec::new(),
+            totals: totals_of(&rules),
             rules,
             settings,
             granting,
             engine,
-            warnings: Vec::new(),
             budgets,
             carriers: BTreeSet::new(),
         })
@@ -145,6 +167,15 @@ impl Policy {
             return None;
         }
         self.budgets.get(&written(rule)).copied()
+    }
+
+    /// What calls may come to in all by the rule that is written there, and its name: that of its act, and which of that act it
+    /// is in its layer.
+    pub fn totals(&self, rule: &RuleRef) -> Option<(String, Arc<Totals>)> {
+        if self.totals.is_empty() {
+            return None;
+        }
+        self.totals.get(&written(rule)).cloned()
     }
 
     pub(crate) fn denies_addresses(&self) -> bool {
@@ -229,7 +260,9 @@ impl Policy {
         };
         match &request.resource {
             // A path may be what a rule names, and a name that is the whole resource; all else is only in what rules name.
-            Resource::File(_) | Resource::Tree(_) | Resource::Secret(_) | Resource::Command(_) => ask(),
+            Resource::File(_) | Resource::Tree(_) | Resource::Secret(_) | Resource::Command(_) | Resource::Tool(_) => {
+                ask()
+            }
             Resource::Url(_) | Resource::Repository { .. } | Resource::Endpoint { .. } | Resource::Name(_) => {
                 self.remembered.satisfied(&request.verb, &candidates, ask)
             }

@@ -138,6 +138,7 @@ pub(crate) fn covers(effect: Verdict, act: &Act, verb: &Verb, resource: &Resourc
             }
             (ResourcePattern::Endpoint { host, .. }, Resource::Name(name)) => host.covers(name),
             (ResourcePattern::Secret(own), Resource::Secret(name)) => own.covers(name),
+            (ResourcePattern::Tool(own), Resource::Tool(tool)) => own.covers(tool),
             (ResourcePattern::AnyCommand, Resource::Command(_)) => true,
             (ResourcePattern::Command(own), Resource::Command(command)) => match effect {
                 Verdict::Allow => {
@@ -159,7 +160,8 @@ pub(crate) fn host_of(act: &Act) -> Option<&HostPattern> {
         ResourcePattern::Path(_)
         | ResourcePattern::AnyCommand
         | ResourcePattern::Command(_)
-        | ResourcePattern::Secret(_) => None,
+        | ResourcePattern::Secret(_)
+        | ResourcePattern::Tool(_) => None,
     }
 }
 
@@ -172,7 +174,8 @@ fn with_host(act: &Act, to: &HostPattern) -> Act {
         ResourcePattern::Path(_)
         | ResourcePattern::AnyCommand
         | ResourcePattern::Command(_)
-        | ResourcePattern::Secret(_) => {}
+        | ResourcePattern::Secret(_)
+        | ResourcePattern::Tool(_) => {}
     }
     act
 }

@@ -198,6 +198,7 @@ fn write(obligation: &Obligation) -> String {
         Obligation::Ask { pattern } => format!("ask {pattern}"),
         Obligation::DialAddress { address } => format!("dial {address}"),
         Obligation::MatchServerName => "match-server-name".into(),
+        Obligation::Tool(duty) => format!("{duty:?}"),
         Obligation::Inject { secret, place } => format!("inject {secret} as {place}"),
         Obligation::RequestBody { bytes, types } => match types.as_slice() {
             [] => format!("body {bytes}"),
