@@ -16,9 +16,9 @@ use std::time::Duration;
 use bailiwick_model::Verb;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, CreateMessageRequestParams,
-    CreateMessageResult, ElicitRequestParams, ElicitResult, Implementation, InitializeRequestParams, ListRootsResult,
-    LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
-    ProtocolVersion, ResourceUpdatedNotificationParam, ServerPeerInfo, SetLevelRequestParams,
+    CreateMessageResult, ElicitRequestParams, ElicitResult, ErrorCode, Implementation, InitializeRequestParams,
+    ListRootsResult, LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams, ProgressNotificationParam,
+    ProgressToken, ProtocolVersion, ResourceUpdatedNotificationParam, ServerPeerInfo, SetLevelRequestParams,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, PeerRequestOptions, RequestContext,
@@ -450,11 +450,14 @@ pub(crate) async fn start(
     let (service, ended) =
         match Box::pin(greet(config, &gate, &backing, &calls, ClientLifecycleMode::Initialize)).await? {
             Ok(greeted) => greeted,
-            Err(ClientInitializeError::JsonRpcError(_)) => {
+            Err(ClientInitializeError::JsonRpcError(error)) if error.code == ErrorCode::INTERNAL_ERROR => {
+                return Err(quoted(&error.message));
+            }
+            Err(ClientInitializeError::JsonRpcError(error)) => {
                 let (ending, server) = (Arc::clone(&backing), config.name.clone());
                 let _ = tokio::task::spawn_blocking(move || ending.end(&server)).await;
                 let greeted = Box::pin(greet(config, &gate, &backing, &calls, modern)).await?;
-                greeted.map_err(|fault| quoted(&fault.to_string()))?
+                greeted.map_err(|_| quoted(&error.message))?
             }
             Err(fault) => return Err(quoted(&fault.to_string())),
         };
@@ -579,7 +582,7 @@ pub(crate) fn failed(fault: &ServiceError) -> String {
 }
 
 /// Both ends, for reading and writing without waiting.
-fn opened(ends: Ends) -> io::Result<(From, To)> {
+pub(crate) fn opened(ends: Ends) -> io::Result<(From, To)> {
     let from: From = match kind(&ends.from)? {
         FileType::Socket => Box::new(socket(ends.from)?),
         _ => Box::new(pipe::Receiver::from_owned_fd(ends.from)?),

@@ -5,8 +5,12 @@ mod calls;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod offers;
+#[cfg(test)]
 mod pinned;
 #[cfg(test)]
 mod reversed;
+#[cfg(test)]
+mod web;
 #[cfg(test)]
 mod world;
