@@ -20,6 +20,7 @@ use crate::channel::Channel;
 use crate::config::{Config, ServerConfig};
 use crate::definition::Definition;
 use crate::handles::Handles;
+use crate::held::Held;
 use crate::limits;
 use crate::lock::{Lock, LockFault};
 use crate::offers::outer_uri;
@@ -48,6 +49,8 @@ pub(crate) struct Gate {
     pub(crate) backing: Arc<dyn Backing>,
     pub(crate) servers: BTreeMap<String, Arc<Upstream>>,
     pub(crate) handles: Handles,
+    /// Calls that wait for clients of the newest revision.
+    pub(crate) held: Held,
     /// Places for calls.
     pub(crate) calls: Semaphore,
     lock: Mutex<Lock>,
@@ -71,6 +74,7 @@ impl Gate {
             backing,
             servers: configs.into_iter().map(upstream).collect(),
             handles: Handles::default(),
+            held: Held::default(),
             calls: Semaphore::new(limits::CALLS),
             lock: Mutex::new(lock),
             catalog: Mutex::new(Arc::new(catalog)),

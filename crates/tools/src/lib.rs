@@ -26,6 +26,7 @@ mod config;
 mod definition;
 mod gate;
 mod handles;
+mod held;
 mod http;
 pub mod limits;
 mod lines;

@@ -106,3 +106,6 @@ pub const INSTRUCTIONS: usize = 32 * 1024;
 
 /// Most resources that one client is told about when they change.
 pub const SUBSCRIPTIONS: usize = 256;
+
+/// How long a call waits for a client of the newest revision to come back with what was needed.
+pub const HELD_TIME: Duration = Duration::from_secs(600);

@@ -10,7 +10,11 @@ use std::sync::Arc;
 
 use bailiwick_model::{Argument, Code, Obligation, Request, Resource, ToolDuty, ToolName, Verb, argument};
 use rmcp::ErrorData;
-use rmcp::model::{CreateMessageRequestParams, ElicitRequestParams, ElicitResult, ListRootsResult, ProtocolVersion};
+use rmcp::model::{
+    CreateMessageRequest, CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, InputRequest,
+    ListRootsRequest, ProtocolVersion,
+};
+use rmcp::service::ServiceError;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::fields_of;
@@ -130,29 +134,50 @@ fn elicited(params: &ElicitRequestParams) -> Map<String, Value> {
 
 /// Gets it from the client.
 async fn give(asker: &Asker, server: &str, wanted: Wanted, most: Option<u32>) -> Result<Given, ErrorData> {
-    let peer = asker.peer();
-    let failed = |fault: rmcp::service::ServiceError| match fault {
-        rmcp::service::ServiceError::McpError(error) => error,
-        other => ErrorData::internal_error(other.to_string(), None),
-    };
-    match wanted {
+    let request = match wanted {
         Wanted::Sample(mut params) => {
             if let Some(most) = most {
                 params.max_tokens = params.max_tokens.min(most);
             }
             params.meta = None;
-            let written = peer.create_message(*params).await.map_err(failed)?;
+            InputRequest::CreateMessage(CreateMessageRequest::new(*params))
+        }
+        Wanted::Elicit(params) => InputRequest::Elicitation(ElicitRequest::new(named(server, *params))),
+        Wanted::Roots => InputRequest::ListRoots(ListRootsRequest::default()),
+    };
+    if let Some(given) = asker.need(request.clone()).await {
+        return read(&request, given?);
+    }
+    let peer = asker.peer();
+    let failed = |fault: ServiceError| match fault {
+        ServiceError::McpError(error) => error,
+        other => ErrorData::internal_error(other.to_string(), None),
+    };
+    match request {
+        InputRequest::CreateMessage(request) => {
+            let written = peer.create_message(request.params).await.map_err(failed)?;
             Ok(Given::Sample(Box::new(written)))
         }
-        Wanted::Elicit(params) => {
-            let params = named(server, *params);
-            let result: ElicitResult = peer.create_elicitation(params).await.map_err(failed)?;
-            Ok(Given::Elicit(Box::new(result)))
+        InputRequest::Elicitation(request) => {
+            let input = peer.create_elicitation(request.params).await.map_err(failed)?;
+            Ok(Given::Elicit(Box::new(input)))
         }
-        Wanted::Roots => {
-            let roots: ListRootsResult = peer.list_roots().await.map_err(failed)?;
-            Ok(Given::Roots(roots))
-        }
+        InputRequest::ListRoots(_) => Ok(Given::Roots(peer.list_roots().await.map_err(failed)?)),
+        _ => Err(ErrorData::internal_error("something that is not known", None)),
+    }
+}
+
+/// What a client came back with.
+fn read(request: &InputRequest, given: Value) -> Result<Given, ErrorData> {
+    let odd = |_| ErrorData::invalid_params("what the client gave is of another kind", None);
+    match request {
+        InputRequest::CreateMessage(_) => serde_json::from_value(given)
+            .map(|written| Given::Sample(Box::new(written)))
+            .map_err(odd),
+        InputRequest::Elicitation(_) => serde_json::from_value(given)
+            .map(|input| Given::Elicit(Box::new(input)))
+            .map_err(odd),
+        _ => serde_json::from_value(given).map(Given::Roots).map_err(odd),
     }
 }
 

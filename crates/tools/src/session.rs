@@ -7,22 +7,25 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bailiwick_model::Verb;
+use bailiwick_model::{Code, Verb};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams,
-    GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, LoggingMessageNotificationParam, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
+    GetPromptResponse, Implementation, InputRequest, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, LoggingMessageNotificationParam, PaginatedRequestParams,
+    ProgressNotificationParam, ProgressToken, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use tokio::sync::OwnedSemaphorePermit;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, progress_for, response};
 use crate::gate::Gate;
+use crate::held::{Needed, Ride, digest_of};
 use crate::limits;
 use crate::offers;
 use crate::results::quoted;
@@ -55,6 +58,7 @@ impl Session {
             token: context.meta.get_progress_token(),
             beats: AtomicU32::new(0),
             peer: context.peer,
+            input: None,
             gone: both.clone(),
             _ends: both.clone().drop_guard(),
         };
@@ -67,6 +71,70 @@ impl Session {
             }
         });
         asker
+    }
+
+    /// A call of a client that cannot be asked: where something is needed of it, it is told so, and calls again.
+    async fn ride(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let request_gone = context.ct.clone();
+        let digest = digest_of(&request.name, request.arguments.as_ref());
+        let mut ride = match request.request_state {
+            Some(state) => match self.gate.held.resume(&state, digest, request.input_responses) {
+                Ok(ride) => ride,
+                Err(why) => {
+                    let what = format!("call {}", quoted(&request.name));
+                    let refused = self.gate.channel.refuse(Code::ArgumentsMalformed, &what, why).await;
+                    return Ok(response(refused.result()));
+                }
+            },
+            None => {
+                let gone = CancellationToken::new();
+                let (said, result) = oneshot::channel();
+                let (input, needs) = mpsc::channel(1);
+                let asker = Asker {
+                    client: self.client,
+                    version: context.protocol_version(),
+                    token: context.meta.get_progress_token(),
+                    beats: AtomicU32::new(0),
+                    peer: context.peer,
+                    input: Some(input),
+                    gone: gone.clone(),
+                    _ends: gone.clone().drop_guard(),
+                };
+                let (gate, name) = (Arc::clone(&self.gate), request.name);
+                tokio::spawn(async move {
+                    let call = Call::new(&gate, &asker, &name, request.arguments);
+                    let _ = said.send(Box::pin(call.make()).await);
+                });
+                let ends = gone.clone().drop_guard();
+                Ride {
+                    result,
+                    needs,
+                    gone,
+                    _ends: ends,
+                    digest,
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            result = &mut ride.result => match result {
+                Ok(result) => Ok(response(result)),
+                Err(_) => Err(ErrorData::internal_error("the call broke off", None)),
+            },
+            Some(needed) = ride.needs.recv() => {
+                self.gate.held.keep(ride, needed).map(CallToolResponse::InputRequired)
+            }
+            () = request_gone.cancelled() => {
+                ride.gone.cancel();
+                // What was begun is settled; the answer goes nowhere.
+                let _ = ride.result.await;
+                Err(ErrorData::internal_error("the call was given up", None))
+            }
+        }
     }
 
     fn shows(&self, verb: &Verb) -> bool {
@@ -92,6 +160,8 @@ pub(crate) struct Asker {
     token: Option<ProgressToken>,
     /// How often it has heard that its request waits.
     beats: AtomicU32,
+    /// Where what is needed of a client goes that cannot be asked.
+    input: Option<mpsc::Sender<Needed>>,
     gone: CancellationToken,
     _ends: tokio_util::sync::DropGuard,
 }
@@ -110,9 +180,20 @@ impl Asker {
         &self.gone
     }
 
-    /// True for a client that can be asked of the server's own accord.
+    /// True for a client that can be asked, or told what is needed of it.
     pub(crate) fn may_be_asked(&self) -> bool {
-        may_ask(self.version.as_ref())
+        self.input.is_some() || may_ask(self.version.as_ref())
+    }
+
+    /// Tells a client that cannot be asked what is needed of it, and waits until it comes back. None for one that can.
+    pub(crate) async fn need(&self, request: InputRequest) -> Option<Result<Value, ErrorData>> {
+        let input = self.input.as_ref()?;
+        let (answer, answered) = oneshot::channel();
+        let gone = || ErrorData::invalid_request("the client did not come back", None);
+        Some(match input.send(Needed { request, answer }).await {
+            Ok(()) => answered.await.map_err(|_| gone()),
+            Err(_) => Err(gone()),
+        })
     }
 
     /// Waits, and lets the client know that it is not forgotten.
@@ -230,6 +311,10 @@ impl ServerHandler for Session {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let version = context.protocol_version();
+        if version.is_some() && !may_ask(version.as_ref()) {
+            return self.ride(request, context).await;
+        }
         let asker = self.asker(context);
         let call = Call::new(&self.gate, &asker, &request.name, request.arguments);
         // On the heap: what a call goes through is large.

@@ -230,3 +230,61 @@ fn put_token_in(gate: &std::net::TcpListener, address: std::net::SocketAddr) {
         });
     }
 }
+
+/// A request of the newest revision, which has no session.
+fn modern(world: &World, params: Value) -> Value {
+    let mut params = params;
+    params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"sampling": {}, "elicitation": {}}});
+    let name = params["name"].as_str().unwrap().to_owned();
+    let body = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}).to_string();
+    let heads = format!(
+        "{}Mcp-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\n",
+        bearer()
+    );
+    let (_, _, body) = http(world, "POST", &heads, &body);
+    message(&body)
+}
+
+#[test]
+fn what_a_server_asks_for_is_needed_of_a_client_of_the_newest_revision() {
+    let script: crate::world::Script = std::sync::Arc::new(|mut lines| {
+        while let Some(call) = lines.next_call(&pay()) {
+            let schema = json!({"type": "object", "properties": {"p": {"type": "string"}}});
+            let params = json!({"message": "which account?", "requestedSchema": schema});
+            lines.say(&json!({"jsonrpc": "2.0", "id": "w", "method": "elicitation/create", "params": params}));
+            let given = lines.next().unwrap();
+            lines.answer(&call, crate::world::text(&given["result"]["content"]["p"].to_string()));
+        }
+    });
+    let world = Plan::new()
+        .server("bank", &["call bank/*", "elicit bank"], &pay(), script)
+        .start(|_| Say::Allow);
+    let call = json!({"name": "bank__pay", "arguments": {"to": "Ann"}});
+    let told = modern(&world, call.clone());
+    assert_eq!(told["result"]["resultType"], "input_required", "{told}");
+    let needed = &told["result"]["inputRequests"]["bailiwick"];
+    assert_eq!(
+        needed["params"]["message"],
+        "The tool server `bank` asks: which account?"
+    );
+    let state = told["result"]["requestState"].clone();
+    let mut again = call.clone();
+    again["requestState"] = state;
+    again["inputResponses"] = json!({"bailiwick": {"action": "accept", "content": {"p": "savings"}}});
+    let mut other = again.clone();
+    other["arguments"] = json!({"to": "Eve"});
+    assert!(
+        called(&modern(&world, other))
+            .refused("arguments-malformed")
+            .contains("another call")
+    );
+    assert_eq!(called(&modern(&world, again.clone())).done(), "\"savings\"");
+    assert!(
+        called(&modern(&world, again))
+            .refused("arguments-malformed")
+            .contains("lapsed")
+    );
+    assert_eq!(world.asked(), ["call bank/pay", "elicit bank"], "judged once each");
+}
