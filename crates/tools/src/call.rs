@@ -32,7 +32,7 @@ use crate::refusal::Refused;
 use crate::results::{Duties, length, quoted};
 use crate::reversed;
 use crate::session::Asker;
-use crate::upstream::{Connection, Event, Given, Upstream, Wanted, failed};
+use crate::upstream::{Connection, Event, Given, Giving, Upstream, Wanted, failed};
 
 /// What a call came to at a server.
 enum Came {
@@ -481,6 +481,11 @@ impl Under<'_> {
             let event = tokio::select! {
                 biased;
                 response = &mut under.handle.rx => {
+                    // What the server said right before its answer may still be on its way here.
+                    tokio::task::yield_now().await;
+                    while let Ok(event) = under.events.try_recv() {
+                        self.pass_on(asker, event, &mut further).await;
+                    }
                     return Ok(response.unwrap_or(Err(ServiceError::TransportClosed)));
                 }
                 () = self.cut.cancelled() => {
@@ -502,17 +507,29 @@ impl Under<'_> {
                 }
                 Some(event) = under.events.recv() => event,
             };
-            match event {
-                Event::Progress(progress) if progress.progress > further => {
-                    further = progress.progress;
+            if let Some((wanted, answer)) = self.pass_on(asker, event, &mut further).await {
+                given.push(async move {
+                    let _ = answer.send(reversed::answer(gate, asker, self.server, wanted).await);
+                });
+            }
+        }
+    }
+
+    /// Passes on what is for the client to hear; hands back what the server asks for.
+    async fn pass_on(&self, asker: &Asker, event: Event, further: &mut f64) -> Option<(Wanted, Giving)> {
+        match event {
+            Event::Progress(progress) => {
+                if progress.progress > *further {
+                    *further = progress.progress;
                     asker.progress(progress).await;
                 }
-                Event::Progress(_) => {}
-                Event::Log(message) => asker.log(self.server, message).await,
-                Event::Wants(wanted, answer) => given.push(async move {
-                    let _ = answer.send(reversed::answer(gate, asker, self.server, wanted).await);
-                }),
+                None
             }
+            Event::Log(message) => {
+                asker.log(self.server, message).await;
+                None
+            }
+            Event::Wants(wanted, answer) => Some((wanted, answer)),
         }
     }
 

@@ -68,8 +68,11 @@ pub(crate) enum Event {
     /// Something for a log.
     Log(LoggingMessageNotificationParam),
     /// It asks for something.
-    Wants(Wanted, oneshot::Sender<Result<Given, ErrorData>>),
+    Wants(Wanted, Giving),
 }
+
+/// Where what a server is given goes.
+pub(crate) type Giving = oneshot::Sender<Result<Given, ErrorData>>;
 
 struct Waiting {
     client: u64,
