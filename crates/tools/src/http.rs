@@ -1,8 +1,8 @@
 //! The gate over HTTP: streamable HTTP at `/mcp`, for clients that speak it.
 //!
 //! Promises: P4 (without the token, nothing; a body that can be read in two ways goes no further).
-//! Trust: whoever connects is hostile until it has shown the token, and is the agent then. A page in a browser inside the
-//! fence has no token; one that had could still not be told apart, so any `Origin` is refused.
+//! Trust: whoever connects is hostile until it has shown the token, and is the agent then. A page of the world's that a
+//! browser inside the fence shows is turned away by its `Origin`, whatever it knows.
 //! See: MCP, "Transports", Streamable HTTP; RFC 6750 section 2.1.
 
 use std::convert::Infallible;
@@ -102,8 +102,11 @@ impl Web {
             answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
             return answer;
         }
-        if request.headers().contains_key(ORIGIN) {
-            return plain(StatusCode::FORBIDDEN, "bailiwick: pages of browsers are not served\n");
+        if !request.headers().get_all(ORIGIN).iter().all(is_own) {
+            return plain(
+                StatusCode::FORBIDDEN,
+                "bailiwick: pages from elsewhere are not served\n",
+            );
         }
         if request.uri().path() != PATH {
             return plain(StatusCode::NOT_FOUND, "bailiwick: tools are served at /mcp\n");
@@ -138,6 +141,19 @@ impl Web {
     }
 }
 
+/// True for a page that the machine itself serves (to the agent: the fence).
+fn is_own(origin: &HeaderValue) -> bool {
+    let origin = origin.to_str().ok().and_then(|text| text.split_once("://"));
+    let Some(("http" | "https", authority)) = origin else {
+        return false;
+    };
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+}
+
 fn plain(status: StatusCode, text: &'static str) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
     *answer.status_mut() = status;
@@ -157,6 +173,29 @@ fn json(message: &impl serde::Serialize) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn p4_a_page_from_elsewhere_is_not_own() {
+        for own in [
+            "http://localhost",
+            "http://localhost:3000",
+            "https://127.0.0.1:1",
+            "http://[::1]:80",
+            "http://[::1]",
+        ] {
+            assert!(is_own(&HeaderValue::from_static(own)), "{own}");
+        }
+        for other in [
+            "http://evil.test",
+            "null",
+            "",
+            "http://localhost.evil.test",
+            "http://localhost:x@evil.test",
+            "file://localhost",
+        ] {
+            assert!(!is_own(&HeaderValue::from_static(other)), "{other}");
+        }
+    }
 
     #[test]
     fn the_first_word_tells_http_from_a_token() {

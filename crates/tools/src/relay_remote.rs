@@ -131,7 +131,9 @@ fn reason(fault: &dyn std::error::Error) -> String {
         }
         behind = cause.source();
     }
-    let old = ["Not Found", "Method Not Allowed"].iter().any(|status| said.contains(status));
+    let old = ["Not Found", "Method Not Allowed"]
+        .iter()
+        .any(|status| said.contains(status));
     let hint = if old {
         "; a server that knows only the transport of 2024-11-05 (HTTP with SSE) is not spoken to"
     } else {

@@ -65,7 +65,7 @@ fn p4_http_without_the_token_or_from_a_page_is_not_served() {
         (format!("Authorization: Bearer {}\r\n", &TOKEN[1..]), 401),
         (format!("Authorization: Basic {TOKEN}\r\n"), 401),
         (format!("{}{}", bearer(), bearer()), 401),
-        (format!("{}Origin: http://127.0.0.1\r\n", bearer()), 403),
+        (format!("{}Origin: http://evil.test\r\n", bearer()), 403),
     ] {
         assert_eq!(
             http(&world, "POST", &heads, &initialize("2025-11-25")).0,

@@ -10,7 +10,7 @@ use crate::servers::everything_allowed;
 use crate::world::{TOKEN, World};
 
 /// Runs a program; what it prints. It ends in time, or the test fails.
-fn run(command: &mut Command) -> String {
+pub fn run(command: &mut Command) -> String {
     let folder = tempfile::tempdir().unwrap();
     let (out, err) = (folder.path().join("out"), folder.path().join("err"));
     let mut child = command

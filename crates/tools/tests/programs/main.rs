@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod servers;
 #[cfg(test)]
 #[path = "../gate/world.rs"]
