@@ -396,7 +396,7 @@ impl Upstream {
     }
 
     /// The server, started where it does not run. The error is for the agent.
-    pub(crate) async fn connection(&self, gate: &Arc<Gate>) -> Result<Arc<Connection>, String> {
+    pub(crate) async fn connection(self: &Arc<Self>, gate: &Arc<Gate>) -> Result<Arc<Connection>, String> {
         let mut state = self.state.lock().await;
         if let Some(connection) = &state.running {
             if !connection.is_closed() {
@@ -422,6 +422,14 @@ impl Upstream {
                     connection.set_level(level).await;
                 }
                 state.running = Some(Arc::clone(&connection));
+                let (upstream, ended) = (Arc::downgrade(self), connection.ended.clone());
+                let lost = Arc::downgrade(&connection);
+                tokio::spawn(async move {
+                    ended.over().await;
+                    if let Some(upstream) = upstream.upgrade() {
+                        upstream.lost(&lost).await;
+                    }
+                });
                 Ok(connection)
             }
             Err(why) => {
@@ -430,6 +438,19 @@ impl Upstream {
                 let _ = tokio::task::spawn_blocking(move || backing.end(&server)).await;
                 Err(format!("the server `{name}` could not be started: {why}"))
             }
+        }
+    }
+
+    /// Lets go of a server that has ended, so that what is left of it is ended, too.
+    async fn lost(&self, connection: &Weak<Connection>) {
+        let mut state = self.state.lock().await;
+        if state
+            .running
+            .as_ref()
+            .is_some_and(|running| std::ptr::eq(Arc::as_ptr(running), connection.as_ptr()))
+        {
+            state.running = None;
+            state.crashed();
         }
     }
 
