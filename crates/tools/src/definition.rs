@@ -91,6 +91,13 @@ impl Definition {
     }
 }
 
+/// How many bytes of JSON something has; none where it holds characters that do not show.
+pub(crate) fn plain_length(value: &impl Serialize) -> Option<usize> {
+    let value = serde_json::to_value(value).ok()?;
+    let hides = hidden_in(&value, "", 0).is_some();
+    (!hides).then(|| value.to_string().len())
+}
+
 /// Brings names into order, wherever they stand.
 pub(crate) fn sorted(value: Value) -> Value {
     match value {

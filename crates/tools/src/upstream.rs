@@ -574,6 +574,7 @@ pub(crate) async fn offered_by(peer: &Peer<RoleClient>) -> Result<Offered, Strin
         return Ok(offered);
     }
     let mut cursor = None;
+    let mut bytes = 0usize;
     for _ in 0..limits::PAGES {
         let page = PaginatedRequestParams::default().with_cursor(cursor);
         let listed = peer.list_tools(Some(page)).await.map_err(|fault| failed(&fault))?;
@@ -582,6 +583,10 @@ pub(crate) async fn offered_by(peer: &Peer<RoleClient>) -> Result<Offered, Strin
             let name = definition.name().to_owned();
             if offered.tools.len() >= limits::OFFERED {
                 return Err(format!("it offers more than {} tools", limits::OFFERED));
+            }
+            bytes = bytes.saturating_add(definition.value().to_string().len());
+            if bytes > limits::LISTED {
+                return Err(format!("its definitions have more than {} bytes", limits::LISTED));
             }
             let twice = offered.tools.contains_key(&name) || offered.withheld.contains_key(&name);
             let fault = match definition.check() {
