@@ -37,7 +37,7 @@ const KEYS: &[&str] = &[
 ];
 
 /// The person's variables that a broker's program gets; none of them says what it does.
-const PASSED: [&str; 11] = [
+pub(crate) const PASSED: [&str; 11] = [
     "PATH",
     "LANG",
     "LANGUAGE",

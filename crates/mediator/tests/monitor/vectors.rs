@@ -156,6 +156,11 @@ fn load_all(texts: &RuleTexts) -> Result<Policy, String> {
         toolchains: Vec::new(),
         found: None,
         preset: None,
+        lock: None,
+        person_lock: None,
+        pinning: false,
+        relations: None,
+        mandate: None,
         anchors: anchors(),
     };
     bailiwick_policy::load(&sources, &*GRAMMARS).map_err(|wrong| format!("{wrong:?}"))

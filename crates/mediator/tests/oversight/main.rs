@@ -54,6 +54,11 @@ fn rules(text: &str) -> Arc<dyn Rules> {
         toolchains: Vec::new(),
         found: None,
         preset: None,
+        lock: None,
+        person_lock: None,
+        pinning: false,
+        relations: None,
+        mandate: None,
         anchors: Anchors {
             root: AbsPath::new("/p").ok(),
             home: path("/home/dana"),
