@@ -23,6 +23,8 @@ pub enum Say {
     /// Allow, with these obligations.
     Under(Vec<Obligation>),
     Deny(Code),
+    /// Deny, with a word that the agent may see.
+    DenyWith(Code, String),
     /// A person is asked, who answers a moment later.
     Ask(bool),
     /// A person wants to know more.
@@ -502,6 +504,11 @@ fn mediate(mut socket: UnixStream, log: &Log, rules: &(dyn Fn(&Request) -> Say +
                         Say::Allow => say(&allow(Vec::new())),
                         Say::Under(obligations) => say(&allow(obligations)),
                         Say::Deny(code) => say(&deny(code)),
+                        Say::DenyWith(code, word) => {
+                            let word = Some(word);
+                            let refusal = Refusal { id, code, word };
+                            say(&Answer::Deny { call, refusal });
+                        }
                         Say::Ask(yes) => {
                             say(&question);
                             std::thread::sleep(Duration::from_millis(50));
