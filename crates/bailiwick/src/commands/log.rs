@@ -205,6 +205,9 @@ pub fn sentence(event: &Event) -> String {
             outside,
             inside,
         } => format!("port {inside} is seen at 127.0.0.1:{outside}, by order of {principal}"),
+        Event::Recounted { principal, scope, rule } => {
+            format!("{principal} had the budget of `{rule}` begin anew ({scope})")
+        }
         Event::HandedIn { path, bytes, digest } => format!("handed in {path} ({bytes} bytes, sha256 {digest})"),
         Event::NotHandedIn { path, cause } => format!("not handed in {path}: {cause}"),
         Event::TaskEnded { status } => format!("ended with {status}"),

@@ -68,6 +68,12 @@ impl Policy {
             let Some(rule) = self.rules().get(number).filter(|rule| rule.effect != Verdict::Deny) else {
                 continue;
             };
+            let totals = rule.limits().totals.as_ref();
+            names.extend(
+                totals
+                    .and_then(|totals| totals.amounts(request).err())
+                    .map(|fault| fault.argument),
+            );
             for misfit in self.misfits(number, rule, tool, request) {
                 names.extend(
                     misfit
