@@ -42,10 +42,7 @@ fn judged(policy: &Policy, request: &Request) -> Say {
     match decision.verdict {
         Verdict::Allow => Say::Under(decision.obligations),
         Verdict::Ask => Say::Ask(true),
-        Verdict::Deny => match policy.arguments_at_fault(request).join(", ") {
-            names if names.is_empty() => Say::Deny(decision.code),
-            names => Say::DenyWith(decision.code, names),
-        },
+        Verdict::Deny => Say::DenyWith(decision.code, policy.arguments_at_fault(request)),
     }
 }
 

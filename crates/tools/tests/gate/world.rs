@@ -23,8 +23,8 @@ pub enum Say {
     /// Allow, with these obligations.
     Under(Vec<Obligation>),
     Deny(Code),
-    /// Deny, with a word that the agent may see.
-    DenyWith(Code, String),
+    /// Deny, with the arguments that are at fault.
+    DenyWith(Code, Vec<String>),
     /// A person is asked, who answers a moment later.
     Ask(bool),
     /// A person wants to know more.
@@ -504,9 +504,9 @@ fn mediate(mut socket: UnixStream, log: &Log, rules: &(dyn Fn(&Request) -> Say +
                         Say::Allow => say(&allow(Vec::new())),
                         Say::Under(obligations) => say(&allow(obligations)),
                         Say::Deny(code) => say(&deny(code)),
-                        Say::DenyWith(code, word) => {
-                            let word = Some(word);
-                            let refusal = Refusal { id, code, word };
+                        Say::DenyWith(code, arguments) => {
+                            let mut refusal = Refusal::new(id, code);
+                            refusal.arguments = arguments;
                             say(&Answer::Deny { call, refusal });
                         }
                         Say::Ask(yes) => {
