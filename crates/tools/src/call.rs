@@ -124,7 +124,7 @@ impl<'a> Call<'a> {
             };
             let offered = connection.offered();
             match offered.tools.get(known.tool.name()) {
-                Some(now) if now.digest() == known.digest => {
+                Some(now) if *now == known.definition => {
                     return Box::pin(self.run(effect, &connection, &upstream, &known)).await;
                 }
                 Some(now) => {

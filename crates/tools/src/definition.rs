@@ -116,7 +116,7 @@ fn write_canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {
             let mut entries: Vec<_> = map.iter().collect();
-            entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+            entries.sort_by_key(|(name, _)| *name);
             out.push('{');
             for (position, (name, value)) in entries.into_iter().enumerate() {
                 if position > 0 {

@@ -54,6 +54,8 @@ pub(crate) struct Gate {
     /// Places for calls.
     pub(crate) calls: Semaphore,
     lock: Mutex<Lock>,
+    /// Counts what is accepted: what was held against the lock before is held against it anew.
+    accepted: AtomicU64,
     catalog: Mutex<Arc<Catalog>>,
     /// Accepted tools of which the running server says something else now, or nothing.
     changed: Mutex<BTreeMap<String, BTreeSet<String>>>,
@@ -77,6 +79,7 @@ impl Gate {
             held: Held::default(),
             calls: Semaphore::new(limits::CALLS),
             lock: Mutex::new(lock),
+            accepted: AtomicU64::new(1),
             catalog: Mutex::new(Arc::new(catalog)),
             changed: Mutex::default(),
             listeners: Mutex::default(),
@@ -138,7 +141,9 @@ impl Gate {
 
     /// Holds what a server offers against what was accepted, and tells clients where the list is another now.
     async fn compare(&self, server: &str, connection: &Connection) {
-        let offered = connection.offered();
+        let Some(offered) = connection.not_compared(self.accepted.load(Ordering::Acquire)) else {
+            return;
+        };
         let differs: BTreeSet<String> = {
             let lock = guard(&self.lock);
             let pinned = lock.servers.get(server);
@@ -209,6 +214,7 @@ impl Gate {
         {
             let mut lock = guard(&self.lock);
             lock.accept(tool.server(), definition.clone());
+            self.accepted.fetch_add(1, Ordering::AcqRel);
             let configs = self
                 .servers
                 .iter()

@@ -109,3 +109,9 @@ pub const SUBSCRIPTIONS: usize = 256;
 
 /// How long a call waits for a client of the newest revision to come back with what was needed.
 pub const HELD_TIME: Duration = Duration::from_secs(600);
+
+/// Most requests of one client that have no answer yet. What comes after them is read when there is room.
+pub const OPEN: usize = 1024;
+
+/// How long a server may take to read one message.
+pub const WRITE_TIME: Duration = Duration::from_secs(30);

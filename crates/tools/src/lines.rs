@@ -8,16 +8,16 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::{RoleClient, RoleServer};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -131,12 +131,58 @@ impl Writer {
     }
 }
 
+/// The requests of a client that have no answer yet.
+#[derive(Clone, Default)]
+struct Open(Arc<(Mutex<Vec<RequestId>>, Notify)>);
+
+impl Open {
+    fn lock(&self) -> MutexGuard<'_, Vec<RequestId>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a message of the client. A request that it takes back is not answered.
+    fn note(&self, message: &ClientJsonRpcMessage) {
+        match message {
+            ClientJsonRpcMessage::Request(request) => {
+                self.lock().push(request.id.clone());
+            }
+            ClientJsonRpcMessage::Notification(notice) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notice.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.over(id);
+                }
+            }
+            ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_) => {}
+        }
+    }
+
+    fn over(&self, id: &RequestId) {
+        {
+            let mut open = self.lock();
+            // One of them only: a client may use a number twice.
+            if let Some(at) = open.iter().position(|other| other == id) {
+                open.swap_remove(at);
+            }
+        }
+        self.0.1.notify_one();
+    }
+
+    /// Waits until there is room for one more.
+    async fn room(&self) {
+        while self.lock().len() >= limits::OPEN {
+            self.0.1.notified().await;
+        }
+    }
+}
+
 /// The gate's end of a line to an agent's client.
 pub(crate) struct AgentLines {
     reader: Reader,
     writer: Writer,
     objections: Objections,
     gone: CancellationToken,
+    open: Open,
     /// The answer to a line that was too long, after which there is no more.
     last: Option<JoinHandle<()>>,
 }
@@ -149,6 +195,7 @@ impl AgentLines {
             writer: Writer::new(to),
             objections,
             gone,
+            open: Open::default(),
             last: None,
         }
     }
@@ -171,8 +218,16 @@ impl Transport<RoleServer> for AgentLines {
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let writer = self.writer.clone();
-        async move { writer.write(&item).await }
+        let (writer, open) = (self.writer.clone(), self.open.clone());
+        async move {
+            let written = writer.write(&item).await;
+            match &item {
+                ServerJsonRpcMessage::Response(answer) => open.over(&answer.id),
+                ServerJsonRpcMessage::Error(answer) => answer.id.iter().for_each(|id| open.over(id)),
+                ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {}
+            }
+            written
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -183,6 +238,8 @@ impl Transport<RoleServer> for AgentLines {
                 self.gone.cancel();
                 return None;
             }
+            // A client that asks and does not read its answers is not heard until it does.
+            self.open.room().await;
             let line = match self.reader.next().await {
                 Got::Line(line) if line.trim_ascii().is_empty() => continue,
                 Got::Line(line) => line,
@@ -196,7 +253,10 @@ impl Transport<RoleServer> for AgentLines {
                 }
             };
             match Objections::read::<ClientJsonRpcMessage>(&line) {
-                Ok(message) => return Some(message),
+                Ok(message) => {
+                    self.open.note(&message);
+                    return Some(message);
+                }
                 Err(objection) => drop(self.object(objection)),
             }
         }
@@ -210,16 +270,23 @@ impl Transport<RoleServer> for AgentLines {
 
 /// Why a server's line ended, where the gate ended it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ended(Arc<OnceLock<String>>);
+pub(crate) struct Ended(Arc<Cause>);
+
+#[derive(Debug, Default)]
+struct Cause {
+    why: OnceLock<String>,
+    ended: CancellationToken,
+}
 
 impl Ended {
     fn because(&self, why: impl Into<String>) {
-        let _ = self.0.set(why.into());
+        let _ = self.0.why.set(why.into());
+        self.0.ended.cancel();
     }
 
     /// The cause.
     pub(crate) fn why(&self) -> Option<&str> {
-        self.0.get().map(String::as_str)
+        self.0.why.get().map(String::as_str)
     }
 }
 
@@ -315,8 +382,14 @@ impl Transport<RoleClient> for ServerLines {
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             asked.insert(request.id.clone());
         }
-        let writer = self.writer.clone();
-        async move { writer.write(&item).await }
+        let (writer, ended) = (self.writer.clone(), self.ended.clone());
+        async move {
+            let written = tokio::time::timeout(limits::WRITE_TIME, writer.write(&item)).await;
+            written.unwrap_or_else(|_| {
+                ended.because("it does not read what it is sent");
+                Err(io::ErrorKind::TimedOut.into())
+            })
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
@@ -325,7 +398,11 @@ impl Transport<RoleClient> for ServerLines {
             if let Some(message) = self.ready.take() {
                 return Some(message);
             }
-            let line = match self.reader.next().await {
+            let got = tokio::select! {
+                got = self.reader.next() => got,
+                () = self.ended.0.ended.cancelled() => return None,
+            };
+            let line = match got {
                 Got::Line(line) => line,
                 Got::TooLong => {
                     self.ended

@@ -191,7 +191,13 @@ fn cut_rows(value: &mut Value, left: &mut u64) -> bool {
             *left = left.saturating_sub(u64::try_from(all.len()).unwrap_or(u64::MAX));
             all.len() < before
         }
-        Value::Object(map) => map.values_mut().fold(false, |cut, value| cut_rows(value, left) || cut),
+        Value::Object(map) => {
+            let mut cut = false;
+            for value in map.values_mut() {
+                cut |= cut_rows(value, left);
+            }
+            cut
+        }
         _ => false,
     }
 }

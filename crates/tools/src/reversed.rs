@@ -8,7 +8,9 @@
 
 use std::sync::Arc;
 
-use bailiwick_model::{Argument, Code, Obligation, Request, Resource, ToolDuty, ToolName, Verb, argument};
+use bailiwick_model::{
+    Argument, Code, Obligation, Request, Resource, ToolDuty, ToolName, Verb, argument, visible_lines,
+};
 use rmcp::ErrorData;
 use rmcp::model::{
     CreateMessageRequest, CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, InputRequest,
@@ -183,7 +185,7 @@ fn read(request: &InputRequest, given: Value) -> Result<Given, ErrorData> {
 
 /// Names the server that asks, before its own words.
 fn named(server: &str, params: ElicitRequestParams) -> ElicitRequestParams {
-    let say = |message: String| format!("The tool server `{server}` asks: {message}");
+    let say = |message: String| format!("The tool server `{server}` asks: {}", visible_lines(&message));
     match params {
         ElicitRequestParams::FormElicitationParams {
             message,

@@ -261,8 +261,8 @@ impl Ear {
 pub(crate) struct Connection {
     service: RunningService<RoleClient, Ear>,
     ended: Ended,
-    /// What it offers now.
-    offered: Mutex<Arc<Offered>>,
+    /// What it offers now, and what of the lock that was held against last; 0 where it never was.
+    offered: Mutex<(Arc<Offered>, u64)>,
     calls: Arc<Calls>,
     backing: Arc<dyn Backing>,
     server: String,
@@ -290,7 +290,18 @@ impl Connection {
     }
 
     pub(crate) fn offered(&self) -> Arc<Offered> {
-        Arc::clone(&self.offered.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.lock_offered().0)
+    }
+
+    /// What it offers, where that was not held against this state of the lock before. Counts as held against it then.
+    pub(crate) fn not_compared(&self, lock: u64) -> Option<Arc<Offered>> {
+        let mut offered = self.lock_offered();
+        let before = std::mem::replace(&mut offered.1, lock);
+        (before != lock).then(|| Arc::clone(&offered.0))
+    }
+
+    fn lock_offered(&self) -> MutexGuard<'_, (Arc<Offered>, u64)> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -317,7 +328,7 @@ impl Connection {
     /// Asks again what it offers.
     pub(crate) async fn look_again(&self) -> Result<(), String> {
         let offered = offered_by(self.peer()).await?;
-        *self.offered.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(offered);
+        *self.lock_offered() = (Arc::new(offered), 0);
         Ok(())
     }
 
@@ -471,7 +482,7 @@ pub(crate) async fn start(
     Ok(Connection {
         service,
         ended,
-        offered: Mutex::new(Arc::new(offered)),
+        offered: Mutex::new((Arc::new(offered), 0)),
         calls,
         backing,
         server: config.name.clone(),

@@ -370,3 +370,20 @@ fn progress_and_log_messages_come_through_under_their_own_names() {
     assert!(steps.iter().all(|step| step["params"]["progressToken"] == "mine"));
     assert_eq!(client.hear("notifications/message")["params"]["logger"], "bank/x");
 }
+
+#[test]
+fn a_client_that_takes_back_many_calls_is_still_heard() {
+    let world = bank().start(|request| {
+        if request.args().unwrap().is_empty() {
+            Say::Silence
+        } else {
+            Say::Allow
+        }
+    });
+    let mut client = world.client();
+    for _ in 0..1500 {
+        let number = client.ask("tools/call", json!({"name": "bank__pay", "arguments": {}}));
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}));
+    }
+    client.call("bank__pay", json!({"to": "Ann"})).done();
+}

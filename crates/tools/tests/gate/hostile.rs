@@ -284,3 +284,20 @@ fn p4_an_answer_of_another_kind_is_no_result() {
     });
     outcome(&world).refused("limit-reached");
 }
+
+#[test]
+fn p4_a_client_that_does_not_read_is_not_heard_and_the_others_are() {
+    let world = world(|lines, _| while lines.next().is_some() {});
+    let mut deaf = world.client();
+    deaf.stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let line = format!(
+        "{}\n",
+        json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {}})
+    );
+    let mut taken = 0;
+    while taken < 400_000 && deaf.stream.write_all(line.as_bytes()).is_ok() {
+        taken += 1;
+    }
+    assert!(taken < 400_000, "{taken} requests were taken and none of the answers");
+    world.client().call("good__go", json!({})).done();
+}

@@ -11,6 +11,8 @@ mod pinned;
 #[cfg(test)]
 mod reversed;
 #[cfg(test)]
+mod speed;
+#[cfg(test)]
 mod web;
 #[cfg(test)]
 mod world;
