@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bailiwick_ledger::VerifierKey;
-use bailiwick_model::{Answered, Event, Millis, Record};
+use bailiwick_model::{Answered, Event, Millis, Record, argument};
 
 use crate::cli::{LogShowArgs, LogVerifyArgs};
 use crate::daemon::refusals::is_refusal;
@@ -138,8 +138,14 @@ pub fn sentence(event: &Event) -> String {
                 .unwrap_or_default();
             let rule = decision.reasons.first().and_then(|reason| reason.rule.as_ref());
             let rule = rule.map(|rule| format!(" by {rule}")).unwrap_or_default();
+            let args = request.arguments.get(argument::ARGS);
+            let args = args.map(|args| format!(" {args}")).unwrap_or_default();
+            let reason = match request.arguments.get(argument::REASON) {
+                Some(reason) => format!(", reason {reason}"),
+                None => String::new(),
+            };
             format!(
-                "{} {request}{address} ({}{rule}, {id})",
+                "{} {request}{address}{args} ({}{rule}{reason}, {id})",
                 decision.verdict.as_str(),
                 decision.code
             )
