@@ -78,7 +78,6 @@ const EDGES: &[(&str, &str, &str)] = &[
 const TEST_EDGES: &[(&str, &str, &str)] = &[
     ("testkit", "model", "the house rules read the list of codes"),
     ("mediator", "commands", "the vectors name commands"),
-    ("tools", "policy", "calls are judged by real rules"),
 ];
 
 /// Engines: crate (or, with a final `*`, crates), the rooms that may name it, and why there.

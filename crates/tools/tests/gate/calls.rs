@@ -393,3 +393,13 @@ fn a_client_that_takes_back_many_calls_is_still_heard() {
     }
     client.call("bank__pay", json!({"to": "Ann"})).done();
 }
+
+#[test]
+fn c038_a_refusal_names_the_arguments_that_are_at_fault() {
+    let world = bank().start(|_| Say::DenyWith(Code::ArgumentsRefused, vec!["amount".into()]));
+    let refused = world.client().call("bank__pay", json!({"amount": 201}));
+    assert!(
+        refused.refused("arguments-refused").ends_with("see `amount`"),
+        "{refused:?}"
+    );
+}

@@ -11,8 +11,6 @@ mod pinned;
 #[cfg(test)]
 mod reversed;
 #[cfg(test)]
-mod ruled;
-#[cfg(test)]
 mod speed;
 #[cfg(test)]
 mod web;
