@@ -73,6 +73,9 @@ impl Policy {
                 let Some(rule) = rule.filter(|rule| rule.layer() == *layer) else {
                     continue;
                 };
+                let totals = rule.limits().totals.as_ref();
+                let uncounted = totals.and_then(|totals| totals.amounts(request).err());
+                names.extend(uncounted.map(|fault| fault.argument));
                 let misfits = self.misfits(*number, rule, tool, request);
                 admitted |= misfits.is_empty();
                 of_layer.extend(misfits);
