@@ -342,7 +342,10 @@ mod tests {
             let flaw = flaw(&format!(r#"{{"amount":{changed}}}"#)).unwrap();
             assert_eq!(flaw, "`amount` is a number that cannot be kept exactly", "{changed}");
         }
-        assert_eq!(flaw("1e400").as_deref(), Some("the message is a number that cannot be kept exactly"));
+        assert_eq!(
+            flaw("1e400").as_deref(),
+            Some("the message is a number that cannot be kept exactly")
+        );
         assert_eq!(
             flaw(r#"{"a\"1":"\\2\"3 18446744073709551615","b":[4]}"#),
             None,

@@ -94,7 +94,7 @@ fn c038_arguments_are_read_in_one_way_and_refused_by_name() {
         (r#"{}"#, "repo"),
         (r#"{"repo":"acme/demo","repository":"acme/other"}"#, "repository"),
         (r#"{"repo":"acme/demo","labels":["a","b","c"]}"#, "`labels`"),
-        (r#"{"repo":"acme/demo","n":1e400}"#, "no JSON"),
+        (r#"{"repo":"acme/demo","n":1e400}"#, "`n`"),
         (r#"{"repo":"acme/demo","n":200.00000000000000000001}"#, "`n`"),
         (r#"{"repo":"acme/demo","n":"1"}"#, "`n`"),
         ("{\"repo\":\"acme/demo\",\"re\u{200b}po\":1}", "re\\u{200b}po"),
