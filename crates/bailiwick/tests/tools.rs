@@ -449,3 +449,65 @@ fn p1_a_server_that_the_agent_could_change_is_not_started() {
         .ok();
     assert_eq!(run.stdout, "none\n");
 }
+
+#[test]
+fn p8_of_several_options_one_is_chosen_and_no_other_is_made() {
+    let kit = Bailiwick::as_ordinary_user();
+    let desk = Desk::of(&kit, "babysitter");
+    let option = |amount: u32| {
+        format!(
+            r#"{{"tool": "bank__send_payment", "arguments": {{"recipient": "Babysitter", "amount": {amount}, "currency": "EUR"}}}}"#
+        )
+    };
+    let call = format!(
+        r#"{{"tool": "bailiwick__choose", "args": {{"options": [{}, {}, {}]}}}}"#,
+        option(30),
+        option(45),
+        option(60)
+    );
+    std::fs::write(desk.folder.join("calls.jsonl"), &call).unwrap();
+    kit.hand_over();
+    // All of them are allowed: without a person none is made all the same.
+    let nobody = desk
+        .bailiwick("run -q --no-ask -- python3 agent.py calls.jsonl")
+        .ok()
+        .stdout;
+    assert_eq!(code(nobody.trim_end()), "nobody-to-ask", "{nobody}");
+    let line = format!(
+        "cd {} && exec {} run -q -- python3 agent.py calls.jsonl",
+        desk.folder.display(),
+        kit.program()
+    );
+    let mut agent = kit.outside_command("sh");
+    let child = agent
+        .args(["-c", &line])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let waiting = || -> Vec<serde_json::Value> {
+        let listed = kit.run(&["approve", "--list", "--json"]);
+        let all: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
+        all["waiting"].as_array().cloned().unwrap_or_default()
+    };
+    let all = (0..300)
+        .find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            Some(waiting()).filter(|all| all.len() == 3)
+        })
+        .expect("three questions");
+    let chosen = all
+        .iter()
+        .find(|asked| asked.to_string().contains(r#"["45"]"#))
+        .unwrap();
+    kit.run(&["approve", chosen["id"].as_str().unwrap()]).ok();
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(
+        said.starts_with("ok option 2 of 3 was chosen: bank__send_payment") && said.contains("paid 45 EUR"),
+        "{said}"
+    );
+    assert!(waiting().is_empty());
+    assert_eq!(desk.paid().len(), 1);
+    let log = desk.bailiwick("log show").ok().stdout;
+    assert!(log.contains("another of the options was chosen"), "{log}");
+}

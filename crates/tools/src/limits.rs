@@ -5,6 +5,9 @@
 
 use std::time::Duration;
 
+/// Most calls of which a person is to choose one.
+pub const OPTIONS: usize = 8;
+
 /// Largest message of the agent, in bytes.
 pub const MESSAGE: usize = 4 * 1024 * 1024;
 
