@@ -23,7 +23,7 @@ fn bank() -> Plan {
 fn p1_a_call_is_asked_about_spent_made_and_settled_in_this_order() {
     let world = bank().start(|_| Say::Allow);
     let mut client = world.client();
-    assert_eq!(client.tools(), ["bank__pay", "bailiwick__answer"]);
+    assert_eq!(client.tools(), ["bank__pay"]);
     assert_eq!(world.seen(), [], "listing starts nothing and asks nothing");
     let done = client.call("bank__pay", json!({"to": "Ann", "amount": 199.5}));
     assert_eq!(done.done(), r#"pay {"amount":199.5,"to":"Ann"}"#);
