@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(means("notes__read").as_deref(), Some("notes/read"));
             assert_eq!(means("files__notes__read").as_deref(), Some("files/notes__read"));
             assert_eq!(means("bailiwick__answer"), None, "the gate's own");
-            assert_eq!(names(&catalog).len(), 5);
+            assert_eq!(names(&catalog).len(), 6);
         }
     }
 
@@ -261,6 +261,6 @@ mod tests {
         assert_eq!(listed[0].output_schema, None);
         assert_eq!(listed[0].input_schema["required"], json!([REASON]));
         assert!(catalog.get("hr__fire").is_some(), "known, so that it can be refused");
-        assert_eq!(catalog.listed(&|tool| tool.name() == "look").len(), 1);
+        assert_eq!(catalog.listed(&|tool| tool.name() == "look").len(), 2);
     }
 }

@@ -401,16 +401,17 @@ impl Client {
         called(&answer)
     }
 
+    /// The names that are listed, without the gate's own.
     pub fn tools(&mut self) -> Vec<String> {
         let listed = self.request("tools/list", json!({}));
         let tools = listed["result"]["tools"]
             .as_array()
             .unwrap_or_else(|| panic!("{listed}"))
             .clone();
-        tools
-            .iter()
-            .map(|tool| tool["name"].as_str().unwrap().to_owned())
-            .collect()
+        {
+            let names = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
+            names.filter(|name| !name.starts_with("bailiwick__")).collect()
+        }
     }
 }
 
