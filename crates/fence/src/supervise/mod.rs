@@ -20,9 +20,11 @@ mod outside;
 mod repositories;
 pub(crate) mod scope;
 mod sockets;
+mod stack;
 pub(crate) mod start;
 mod telling;
 mod terminals;
+mod together;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +49,7 @@ use scope::Scope;
 pub(crate) use start::Known;
 
 /// Threads that answer, at the beginning.
-const WORKERS: usize = 4;
+const WORKERS: usize = 2;
 /// Most threads that answer: a start or a question may keep one for a while.
 const MAX_WORKERS: usize = 96;
 /// Most calls that may wait for something outside the supervisor's hands at one time.
