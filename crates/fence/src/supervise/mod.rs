@@ -24,7 +24,6 @@ mod stack;
 pub(crate) mod start;
 mod telling;
 mod terminals;
-mod together;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -29,7 +29,6 @@ use super::line::{Leave, No};
 use super::outside::Place;
 use super::scope::May;
 use super::stack::Laid;
-use super::together::Together;
 use super::walk::{Aim, There, there};
 use super::{Done, Supervisor};
 use crate::sys::notify;
@@ -418,14 +417,12 @@ impl Supervisor {
         let errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::ACCESS);
         // Where it is traced by somebody already, it cannot be looked at.
         trace::seize(thread).map_err(|_| Errno::ACCESS)?;
-        let mut together = Together::with(thread);
         let gone_on = notify::go_on(self.listener.as_fd(), caller.held.id);
         match trace::wait().map_err(errno)? {
             Stopped::AtStart(process)
                 if gone_on.is_ok() && Begun::of(process).is_ok_and(|begun| fits(&begun)) && keep(process) =>
             {
                 self.begun.store(true, Ordering::Release);
-                together.let_go(process);
                 trace::let_go(process, 0).map_err(errno)?;
                 Ok(Came::Started)
             }
@@ -439,7 +436,6 @@ impl Supervisor {
                 Ok(Came::Changed)
             }
             Stopped::Back(thread, signal) => {
-                together.let_go(thread);
                 let _ = trace::let_go(thread, signal);
                 Ok(Came::Back)
             }
