@@ -49,6 +49,9 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
         (ResourcePattern::Secret(own), Resource::Secret(name)) => {
             *verb == Verb::Use && act.verb.covers(verb) && own.covers(name)
         }
+        (ResourcePattern::Tool(own), Resource::Tool(tool)) => {
+            tool.fits(verb) && act.verb.covers(verb) && own.covers(tool)
+        }
         (ResourcePattern::AnyCommand, Resource::Command(_)) => verb.is_command() && act.verb.covers(verb),
         (ResourcePattern::Command(pattern), Resource::Command(command)) => {
             // What a command carries, as `env` does, must be covered too.
@@ -62,7 +65,8 @@ pub fn act_covers(act: &Act, request: &Request) -> bool {
             | ResourcePattern::Endpoint { .. }
             | ResourcePattern::AnyCommand
             | ResourcePattern::Command(_)
-            | ResourcePattern::Secret(_),
+            | ResourcePattern::Secret(_)
+            | ResourcePattern::Tool(_),
             _,
         ) => false,
     }
@@ -109,6 +113,7 @@ pub fn act_within(child: &Act, parent: &Act) -> bool {
                 port_covers(*same, *port) && host.is_within(wide)
             }
             (ResourcePattern::Secret(narrow), ResourcePattern::Secret(wide)) => narrow.is_within(wide),
+            (ResourcePattern::Tool(narrow), ResourcePattern::Tool(wide)) => narrow.is_within(wide),
             (ResourcePattern::AnyCommand | ResourcePattern::Command(_), ResourcePattern::AnyCommand) => true,
             (ResourcePattern::Command(narrow), ResourcePattern::Command(wide)) => wide.admits_all_of(narrow),
             _ => false,
@@ -202,6 +207,11 @@ mod tests {
             ("resolve h.test", &["resolve h.test"], &["tunnel h.test"]),
             ("run **", &["run /bin/ls"], &["read /bin/ls"]),
             ("run ls", &["run ls", "run ls -l"], &["run lsx", "run env ls"]),
+            (
+                "call bank/*",
+                &["call bank/pay"],
+                &["call shop/pay", "open bank/pay", "accept bank/pay"],
+            ),
         ] {
             for asked in yes {
                 assert!(act_covers(&act(rule), &request(asked)), "{rule} covers {asked}");
@@ -240,6 +250,9 @@ mod tests {
             ("resolve h.test", "fetch https://h.test/a", true),
             ("read /a", "GET http://a/", false),
             ("run **", "run **", true),
+            ("call bank/pay", "call bank/*", true),
+            ("call bank/*", "call bank/pay", false),
+            ("call bank/pay", "open bank/*", false),
             ("run git push", "run **", true),
             ("run git push", "run git", true),
             ("run git", "run git push", false),

@@ -121,6 +121,7 @@ pub(crate) mod tests {
                 Resource::Repository { url, reference }
             }
             Verb::Use => Resource::Secret(SecretName::parse(resource.trim_start_matches("secret:")).unwrap()),
+            verb if verb.is_tool() => Resource::Tool(resource.parse().unwrap()),
             Verb::Run | Verb::Broker => Resource::Command(Command::typed(&resource.split(' ').collect::<Vec<_>>())),
             _ => match resource.strip_suffix("/**") {
                 Some(tree) => Resource::Tree(AbsPath::new(tree).unwrap()),

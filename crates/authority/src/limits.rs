@@ -2,7 +2,7 @@
 //!
 //! Promises: P3: in each dimension a wish is no more than what is held; silence takes the held limit.
 
-use bailiwick_model::{AnswerLimit, BodyLimit, Budget, Limits, Rate};
+use bailiwick_model::{AnswerLimit, BodyLimit, Budget, Limits, Rate, Totals};
 
 /// The wanted limits with the held ones wherever nothing is wanted; the name of the first dimension that is wider else.
 pub(crate) fn narrowed(held: &Limits, wanted: &Limits) -> Result<Limits, &'static str> {
@@ -38,7 +38,17 @@ pub(crate) fn narrowed(held: &Limits, wanted: &Limits) -> Result<Limits, &'stati
         answer,
         keys: some_of(&held.keys, &wanted.keys, "keys")?,
         budget,
+        totals: totals(held.totals.as_ref(), wanted.totals.as_ref())?,
     })
+}
+
+/// Totals are counted under the rule that they stand in: others than those held are never handed on.
+fn totals(held: Option<&Totals>, wanted: Option<&Totals>) -> Result<Option<Totals>, &'static str> {
+    match (held, wanted) {
+        (held, None) => Ok(held.cloned()),
+        (Some(held), Some(wanted)) if held == wanted => Ok(Some(held.clone())),
+        _ => Err("totals"),
+    }
 }
 
 fn least(held: Option<u64>, wanted: Option<u64>, what: &'static str) -> Result<Option<u64>, &'static str> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bailiwick_model::{
-    AbsPath, Answered, Code, Decision, Event, Host, Layer, Reason, Request, Resource, Verb, Verdict, size,
+    AbsPath, Answered, Code, Decision, Event, Host, Layer, Reason, Request, Resource, ToolDuty, Verb, Verdict, size,
 };
 
 use crate::context::RULE_FILE;
@@ -97,9 +97,25 @@ fn cause(reason: &Reason) -> String {
     }
 }
 
+fn duty_of_tool(duty: &ToolDuty) -> String {
+    match duty {
+        ToolDuty::Redact { paths } => format!("{} is left out of the result", paths.join(", ")),
+        ToolDuty::Cap { rows, bytes } => {
+            let rows = rows.map(|rows| format!("at most {rows} rows"));
+            let bytes = bytes.map(|bytes| format!("at most {}", size(bytes)));
+            let parts: Vec<String> = rows.into_iter().chain(bytes).collect();
+            format!("of the result {} are passed on", parts.join(" and "))
+        }
+        ToolDuty::Present { .. } => "values of the result are handed on as handles".into(),
+        ToolDuty::Reveal { .. } => "handles are opened for the tool".into(),
+        ToolDuty::Tokens { most } => format!("a model writes at most {most} tokens"),
+        ToolDuty::Notify => "you are told".into(),
+    }
+}
+
 fn duty(obligation: &bailiwick_model::Obligation) -> String {
     use bailiwick_model::Obligation::{
-        Answer, Ask, DialAddress, Guard, Hide, Inject, MatchServerName, PinKey, RequestBody,
+        Answer, Ask, DialAddress, Guard, Hide, Inject, MatchServerName, PinKey, RequestBody, Tool,
     };
     match obligation {
         Hide { pattern } => format!("`{pattern}` in it stays hidden"),
@@ -132,6 +148,7 @@ fn duty(obligation: &bailiwick_model::Obligation) -> String {
             let parts: Vec<String> = parts.into_iter().flatten().collect();
             format!("the answer comes {}", parts.join(", "))
         }
+        Tool(duty) => duty_of_tool(duty),
         PinKey { sha256 } => {
             let keys: Vec<String> = sha256.iter().map(ToString::to_string).collect();
             format!("the server has the key {}", keys.join(" or "))
@@ -232,6 +249,6 @@ fn line_for(request: &Request) -> String {
                 None => "a rule under [commands] with the program's path".into(),
             }
         }
-        Resource::Secret(_) => format!("`allow = [\"{request}\"]` at the top"),
+        Resource::Secret(_) | Resource::Tool(_) => format!("`allow = [\"{request}\"]` at the top"),
     }
 }

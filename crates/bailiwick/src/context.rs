@@ -17,6 +17,8 @@ use crate::places::{MACHINE_RULES, Places};
 
 /// The name of a project's rule file.
 pub const RULE_FILE: &str = "bailiwick.toml";
+/// The file beside it in which is pinned what servers say of their tools.
+pub const LOCK_FILE: &str = "bailiwick.lock";
 
 /// Largest rule file, in bytes.
 const MAX_RULE_FILE: u64 = 1024 * 1024;
@@ -49,12 +51,18 @@ impl Context {
                 .map_err(|e| Failure::usage(e.to_string()))?
                 .to_path_buf(),
         )?;
+        let lock = read_rule_file(
+            &root
+                .join(LOCK_FILE)
+                .map_err(|e| Failure::usage(e.to_string()))?
+                .to_path_buf(),
+        )?;
         let repository = Repository::of(&root);
         // A linked work tree is trusted with the rules of the one that it is linked to, when they are the same.
         let main = repository.main.as_ref().and_then(|main| main.join(RULE_FILE).ok());
         let mut trusted = false;
         if let (Some(file), Some(store)) = (&project, store) {
-            let digest = bailiwick_policy::trust_digest(file);
+            let digest = bailiwick_policy::trust_digest(file, lock.as_ref());
             for name in std::iter::once(file.name.as_str()).chain(main.as_ref().map(AbsPath::as_str)) {
                 trusted |= store.is_trusted(name, &digest).map_err(|fault| store_failure(&fault))?;
             }
@@ -78,6 +86,11 @@ impl Context {
             project_trusted: trusted,
             profiles,
             preset: None,
+            lock,
+            person_lock: read_rule_file(&places.config.join(LOCK_FILE))?,
+            pinning: false,
+            relations: None,
+            mandate: None,
             found: repository.rules.clone(),
             toolchains: crate::toolchains::recognized(&root.to_path_buf()),
             anchors: Anchors {

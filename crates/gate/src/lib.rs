@@ -34,7 +34,7 @@ pub use mediator::{Mediator, Outcome, Passed, Question, Refusal, Settlement};
 pub use permit::{Permit, PermitFault, PermitTerms, Spent};
 pub use secret::{Handed as Redemption, MAX_SECRET, Redeemed, SecretValue, ToSign, Use, Vault};
 pub use start::{AsWritten, Judged, Reading, Start};
-pub use store::{GrantRow, MayAnswer, Store, StoreFault, TaskRow, TaskState, Waiting};
+pub use store::{Counted, CountedKey, GrantRow, MayAnswer, Store, StoreFault, TaskRow, TaskState, Waiting};
 pub use wire::{
     Answer, Call, FrameReader, GateKind, MAX_FRAME, PROTOCOL, WireFault, decode, digest_of, encode, encode_in,
 };

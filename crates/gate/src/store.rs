@@ -1,7 +1,9 @@
 //! What outlives a process: trust in rule files, tasks, questions that wait, grants, and how often the like was asked.
 
+use std::collections::BTreeMap;
+
 use bailiwick_model::{
-    Act, Answered, ContextId, Decision, DecisionId, Digest, GrantId, Millis, Reason, Request, TaskId,
+    Act, Answered, ContextId, Decimal, Decision, DecisionId, Digest, GrantId, Millis, Reason, Request, TaskId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +58,48 @@ pub trait Store: Send + Sync {
 
     /// How often the like was asked in a context, and what became of it.
     fn likes(&self, context: &ContextId, kind: &str) -> Result<Likes, StoreFault>;
+
+    /// Keeps what calls of tools have come to by a rule, in the place of what was kept before.
+    fn put_counted(&self, key: &CountedKey, counted: &Counted) -> Result<(), StoreFault>;
+
+    /// Forgets it.
+    fn drop_counted(&self, key: &CountedKey) -> Result<(), StoreFault>;
+
+    /// All that is kept of what calls have come to.
+    fn counted(&self) -> Result<Vec<(CountedKey, Counted)>, StoreFault>;
+}
+
+/// What a total is counted under.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CountedKey {
+    /// Whose total it is: a context's, a mandate's, a task's, or that of a layer of rules.
+    pub scope: String,
+    /// The rule, by a name that stays the same while its act does.
+    pub rule: String,
+}
+
+/// What calls of tools have come to by one rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counted {
+    /// Calls.
+    pub calls: u64,
+    /// What stood in arguments, added up, by the argument's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sums: BTreeMap<String, Decimal>,
+    /// Bytes of results.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Tokens.
+    #[serde(default)]
+    pub tokens: u64,
+    /// Milliseconds that calls took.
+    #[serde(default)]
+    pub millis: u64,
+    /// The day that all of it is of, counted from 1970, where each day is counted by itself.
+    #[serde(default)]
+    pub day: u64,
 }
 
 /// A question that waits.

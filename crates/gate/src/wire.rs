@@ -29,6 +29,8 @@ pub enum GateKind {
     Supervisor,
     /// Trees whose files are asked about one by one.
     Files,
+    /// Tools of servers.
+    Tools,
 }
 
 /// What a gate says.

@@ -7,7 +7,7 @@
 use bailiwick_gate::desk::Detail;
 use bailiwick_gate::{MayAnswer, Waiting};
 use bailiwick_model::{
-    Argument, Command, Host, HttpUrl, NormalForm, Request, Resource, Verb, Verdict, parameters, visible,
+    Argument, Command, Host, HttpUrl, NormalForm, Request, Resource, ToolName, Verb, Verdict, parameters, visible,
 };
 
 use crate::offers::in_words;
@@ -95,6 +95,7 @@ pub(crate) fn kind(request: &Request) -> String {
         Resource::Endpoint { host, .. } | Resource::Name(host) => host.to_string(),
         Resource::Command(command) => program_of(command),
         Resource::Secret(name) => name.to_string(),
+        Resource::Tool(tool) => tool.to_string(),
     };
     format!("{} {}", request.verb, shown(&of))
 }
@@ -123,9 +124,23 @@ pub(crate) fn details(request: &Request) -> Vec<Detail> {
         Resource::Name(host) => vec![host_piece(host)],
         Resource::Command(command) => of_command(command),
         Resource::Secret(name) => vec![piece("secret", &name.to_string())],
+        Resource::Tool(tool) => of_tool(&request.verb, tool),
     };
     for (name, value) in &request.arguments {
         let value = match value {
+            // The caller's own names are told apart from those of the gate.
+            Argument::Fields(fields) => {
+                let own = |(name, value): (&String, &Argument)| {
+                    let text = match value {
+                        Argument::Text(text) => text.clone(),
+                        other => other.to_string(),
+                    };
+                    piece(&format!("argument {}", shown(name)), &text)
+                };
+                all.extend(fields.iter().map(own));
+                continue;
+            }
+            Argument::Number(_) | Argument::Null | Argument::List(_) => value.to_string(),
             Argument::Text(text) => text.clone(),
             Argument::Whole(number) => number.to_string(),
             Argument::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
@@ -137,6 +152,19 @@ pub(crate) fn details(request: &Request) -> Vec<Detail> {
         let tags = request.label.confidential.iter().chain(&request.label.influence);
         let tags: Vec<String> = tags.map(ToString::to_string).collect();
         all.push(piece("tags of its data", &tags.join("\n")));
+    }
+    all
+}
+
+fn of_tool(verb: &Verb, tool: &ToolName) -> Vec<Detail> {
+    let name = match verb {
+        Verb::Open => "resource",
+        Verb::Prompt => "prompt",
+        _ => "tool",
+    };
+    let mut all = vec![piece("server", tool.server())];
+    if !tool.name().is_empty() {
+        all.push(piece(name, tool.name()));
     }
     all
 }

@@ -76,6 +76,8 @@ impl Sealed {
                 let mut state = task.state();
                 if let Some(open) = state.close(&terms.nonce) {
                     state.release(&open);
+                    // Were it not kept, more would count as used than was: never less.
+                    let _ = task.counting.give_back(&open.uses.dues);
                 }
                 deny(Code::LogUnavailable)
             }
@@ -146,7 +148,7 @@ impl Mediator {
             return self.put_on_record(request, digest, id, unknown_task(request.task), None);
         };
         for _ in 0..MAX_ROUNDS {
-            let snapshot = task.snapshot(self.clock.now(), purpose, self.approvers_present());
+            let snapshot = self.snapshot_of(&task, purpose);
             let judged = judge(request, &snapshot);
             let _writer = lock(&task.writer);
             if let Some((decision, permit)) = self.reserve(&task, &snapshot, judged, request, (id, digest)) {
@@ -202,6 +204,17 @@ impl Mediator {
                 grant.taken.give_back();
                 let unkept = Decision::deny(Code::Fault, "that a grant was used could not be kept");
                 return Some((unkept, None));
+            }
+        }
+        match self.counting.take(&judged.uses.dues) {
+            Ok(true) => {}
+            fits => {
+                if let Some(grant) = &grant {
+                    grant.taken.give_back();
+                }
+                let unkept = || Decision::deny(Code::Fault, "what a call comes to could not be kept");
+                // Another task that shares a total may have taken what was left: it is decided again.
+                return fits.err().map(|_| (unkept(), None));
             }
         }
         let mut bytes = [0; 16];
@@ -273,13 +286,20 @@ impl Mediator {
             }
             open
         };
+        let dues = &open.uses.dues;
+        let counted = match settlement.done {
+            true => self.counting.settle(dues, settlement.passed, self.clock.now()),
+            false => self.counting.give_back(dues),
+        };
         let event = Event::Settled {
             id: open.decision,
             done: settlement.done,
             note: cut(&settlement.note, MAX_NOTE).into(),
         };
         let unrecorded = |_| Refusal::new(open.decision, Code::LogUnavailable);
-        Some(self.note(Some(task.id), event).map_err(unrecorded))
+        let noted = self.note(Some(task.id), event).map_err(unrecorded);
+        let unkept = |_| Refusal::new(open.decision, Code::Fault);
+        Some(noted.and(counted.map_err(unkept)))
     }
 
     /// Puts a refusal on record that no decision stands behind.

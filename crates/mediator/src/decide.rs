@@ -15,6 +15,7 @@ use bailiwick_policy::{FOUR_EYES, Moment};
 use crate::budget::{Charge, charges};
 use crate::form;
 use crate::snapshot::{Grant, Purpose, Snapshot};
+use crate::totals::{Due, dues};
 
 /// Decides: all steps run, the strictest answer wins.
 pub fn decide(request: &Request, snapshot: &Snapshot) -> Decision {
@@ -34,6 +35,8 @@ pub(crate) struct Uses {
     pub(crate) capability: Option<usize>,
     pub(crate) grant: Option<usize>,
     pub(crate) charges: Vec<Charge>,
+    /// What is taken of totals, which tasks share.
+    pub(crate) dues: Vec<Due>,
 }
 
 pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
@@ -73,6 +76,12 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
             Err(refusal) => decision = refusal.and(decision),
         }
     }
+    if decision.verdict != Verdict::Deny {
+        match dues(request, &decision, snapshot) {
+            Ok(dues) => uses.dues = dues,
+            Err(refusal) => decision = refusal.and(decision),
+        }
+    }
     match decision.verdict {
         Verdict::Allow => {
             decision
@@ -88,8 +97,11 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
                 decision.obligations.extend(by.constraints.limits.obligations());
             }
         }
-        Verdict::Ask => uses.charges.clear(),
-        Verdict::Deny => decision.obligations.clear(),
+        Verdict::Ask => uses = Uses::default(),
+        Verdict::Deny => {
+            decision.obligations.clear();
+            uses = Uses::default();
+        }
     }
     Judged { decision, uses }
 }

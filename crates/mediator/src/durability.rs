@@ -20,7 +20,7 @@ fn changes_something(request: &Request) -> bool {
     match (&request.resource, &request.verb) {
         (Resource::Url(_), Verb::Http(method)) => !method.is_safe(),
         (Resource::Repository { .. }, verb) => *verb != Verb::Fetch,
-        (Resource::Url(_), _) | (Resource::Command(_), Verb::Broker) => true,
+        (Resource::Url(_), _) | (Resource::Command(_), Verb::Broker) | (Resource::Tool(_), _) => true,
         (
             Resource::File(_)
             | Resource::Tree(_)

@@ -45,11 +45,15 @@ fn verb_fits(request: &Request) -> bool {
         (Resource::Name(_), verb) => *verb == Verb::Resolve,
         (Resource::Command(_), verb) => verb.is_command(),
         (Resource::Secret(_), verb) => *verb == Verb::Use,
+        (Resource::Tool(tool), verb) => tool.fits(verb),
     }
 }
 
 /// True for what a gate says of a request beside its resource. A length is never negative.
 fn argument_fits(resource: &Resource, name: &str, value: &Argument) -> bool {
+    if let Resource::Tool(_) = resource {
+        return tool_argument_fits(name, value);
+    }
     let is_http = matches!(resource, Resource::Url(_) | Resource::Repository { .. });
     match value {
         Argument::Address(_) => name == argument::ADDRESS,
@@ -57,6 +61,20 @@ fn argument_fits(resource: &Resource, name: &str, value: &Argument) -> bool {
         Argument::Text(_) => is_http && name == argument::CONTENT_TYPE,
         Argument::Whole(length) => is_http && name == argument::CONTENT_LENGTH && *length >= 0,
         Argument::Flag(_) => is_http && name == argument::CREDENTIAL,
+        Argument::Number(_) | Argument::Null | Argument::List(_) | Argument::Fields(_) => false,
+    }
+}
+
+/// True for what the tool gate says of a call: what the caller gives stands in fields of its own.
+fn tool_argument_fits(name: &str, value: &Argument) -> bool {
+    match value {
+        Argument::Fields(_) => name == argument::ARGS,
+        Argument::Text(_) => {
+            let known = [argument::DEFINITION, argument::REASON, argument::OLD, argument::NEW];
+            known.contains(&name)
+        }
+        Argument::Whole(count) => name == argument::TOKENS && *count >= 0,
+        _ => false,
     }
 }
 

@@ -139,7 +139,7 @@ fn may_ask(rule: &Act, act: &Act) -> bool {
 }
 
 impl Mediator {
-    /// Takes up the grants that a store has kept.
+    /// Takes up the grants that a store has kept, and what calls have come to.
     pub fn take_up_grants(&self) -> Result<(), StoreFault> {
         let Some(store) = &self.store else { return Ok(()) };
         let now = self.clock.now();
@@ -156,6 +156,7 @@ impl Mediator {
             };
             lock(&self.grants.0).insert(kept.granted.id, kept);
         }
+        self.counting.resume(store.counted()?);
         Ok(())
     }
 

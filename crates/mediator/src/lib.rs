@@ -28,6 +28,7 @@ mod snapshot;
 mod standing;
 mod talk;
 mod task;
+mod totals;
 
 pub use budget::Spent;
 pub use decide::decide;
@@ -36,3 +37,4 @@ pub use questions::Watcher;
 pub use rules::Rules;
 pub use session::{Reply, Session, SessionFault};
 pub use snapshot::{Clearances, Grant, Purpose, Snapshot, Used};
+pub use totals::Counts;

@@ -14,8 +14,9 @@ use crate::decide::decide;
 use crate::grants::Grants;
 use crate::questions::{Questions, Watcher};
 use crate::rules::Rules;
-use crate::snapshot::{Clearances, Grant, Purpose};
+use crate::snapshot::{Clearances, Grant, Purpose, Snapshot};
 use crate::task::{Open, Task, lock};
+use crate::totals::Counting;
 
 /// Most tasks that may run at once.
 const MAX_TASKS: usize = 1024;
@@ -99,6 +100,7 @@ pub struct Mediator {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) questions: Questions,
     pub(crate) grants: Grants,
+    pub(crate) counting: Arc<Counting>,
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) watcher: OnceLock<Box<dyn Watcher>>,
     tasks: RwLock<HashMap<TaskId, Arc<Task>>>,
@@ -115,6 +117,7 @@ impl Mediator {
             random,
             questions: Questions::default(),
             grants: Grants::default(),
+            counting: Arc::default(),
             store: None,
             watcher: OnceLock::new(),
             tasks: RwLock::default(),
@@ -125,6 +128,7 @@ impl Mediator {
     /// The same, with grants and counts that outlive this process.
     #[must_use]
     pub fn keeping(mut self, store: Arc<dyn Store>) -> Self {
+        self.counting = Arc::new(Counting::keeping(Arc::clone(&store)));
         self.store = Some(store);
         self
     }
@@ -149,7 +153,7 @@ impl Mediator {
         if tasks.len() >= MAX_TASKS {
             return Err(TaskFault::Full);
         }
-        let task = Arc::new(Task::with_state(spec, id));
+        let task = Arc::new(Task::with_state(spec, id, Arc::clone(&self.counting)));
         for grant in self.grants_of(&task.context) {
             task.state().grant(grant);
         }
@@ -187,6 +191,7 @@ impl Mediator {
         };
         self.withdraw_of(id);
         self.end_grants_of(id);
+        self.counting.end_task(id);
         let abandoned = self.note_abandoned(id, &open);
         self.note(Some(id), Event::TaskEnded { status })?;
         Ok(abandoned?)
@@ -222,10 +227,7 @@ impl Mediator {
     /// What would be decided about a request, now; nothing is recorded, reserved or allowed by it.
     pub fn question(&self, request: &Request) -> Decision {
         match self.task(request.task) {
-            Some(task) => decide(
-                request,
-                &task.snapshot(self.clock.now(), Purpose::Question, self.approvers_present()),
-            ),
+            Some(task) => decide(request, &self.snapshot_of(&task, Purpose::Question)),
             None => unknown_task(request.task),
         }
     }
@@ -238,6 +240,10 @@ impl Mediator {
     /// Who is there and watches.
     pub fn approvers_present(&self) -> Arc<BTreeSet<String>> {
         Arc::clone(&lock(&self.watching))
+    }
+
+    pub(crate) fn snapshot_of(&self, task: &Task, purpose: Purpose) -> Snapshot {
+        task.snapshot(self.clock.now(), purpose, self.approvers_present())
     }
 
     pub(crate) fn task(&self, id: TaskId) -> Option<Arc<Task>> {

@@ -65,7 +65,9 @@ fn wider(request: &Request) -> Vec<Offer> {
         Resource::File(path) | Resource::Tree(path) => of_path(&request.verb, path),
         Resource::Url(url) => of_url(request, url),
         Resource::Repository { url, reference } => of_repository(&request.verb, url, reference),
-        Resource::Endpoint { .. } | Resource::Name(_) | Resource::Secret(_) => of_text(request).into_iter().collect(),
+        Resource::Endpoint { .. } | Resource::Name(_) | Resource::Secret(_) | Resource::Tool(_) => {
+            of_text(request).into_iter().collect()
+        }
         Resource::Command(command) => {
             let counting: Vec<&NormalForm> = command.forms().iter().filter(|form| !form.only_against).collect();
             of_command(&request.verb, &counting)
@@ -199,6 +201,7 @@ pub(crate) fn act_in_words(act: &Act) -> String {
             let bare = resource.strip_suffix(" **").unwrap_or(&resource);
             format!("{}, with any further words", in_words(verb, bare))
         }
+        (VerbPattern::One(verb @ Verb::Call), _) => format!("{}, with any arguments", in_words(verb, &resource)),
         (VerbPattern::One(verb), _) => in_words(verb, &resource),
         (VerbPattern::Any, _) => format!("do anything with {resource}"),
     }
@@ -224,5 +227,12 @@ pub(crate) fn in_words(verb: &Verb, resource: &str) -> String {
         Verb::Tunnel => format!("connect to {resource}, unread"),
         Verb::Resolve => format!("look up the name {resource}"),
         Verb::Use => format!("use {resource}"),
+        Verb::Call => format!("call {resource}"),
+        Verb::Open => format!("read the resource {resource}"),
+        Verb::Prompt => format!("have the prompt {resource} made"),
+        Verb::Sample => format!("let the server {resource} have its model write something"),
+        Verb::Elicit => format!("let the server {resource} ask you for input"),
+        Verb::Roots => format!("tell the server {resource} which folders it works in"),
+        Verb::Accept => format!("take what its server now says of the tool {resource}"),
     }
 }

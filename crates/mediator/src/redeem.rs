@@ -31,7 +31,8 @@ pub(crate) fn redeemable(request: &Request, decision: &Decision) -> Option<Box<R
             | Obligation::MatchServerName
             | Obligation::RequestBody { .. }
             | Obligation::Answer { .. }
-            | Obligation::PinKey { .. } => None,
+            | Obligation::PinKey { .. }
+            | Obligation::Tool(_) => None,
         })
         .collect();
     let (method, url) = (method.clone(), url.clone());

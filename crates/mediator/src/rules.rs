@@ -1,7 +1,9 @@
 //! What deciding needs of a set of rules.
 
+use std::sync::Arc;
+
 use bailiwick_gate::MayAnswer;
-use bailiwick_model::{AbsPath, Budget, Decision, Digest, Obligation, Request, RuleRef, Verb};
+use bailiwick_model::{AbsPath, Budget, Decision, Digest, Obligation, Request, RuleRef, Totals, Verb};
 use bailiwick_policy::{Moment, Policy};
 
 /// Rules, compiled. The same request gets the same answer every time (P14); a fault inside is a deny (P4).
@@ -38,6 +40,17 @@ pub trait Rules: Send + Sync {
         None
     }
 
+    /// What calls may come to in all by the rule that is written there, and a name of it that stays the same while its act
+    /// does.
+    fn totals(&self, _rule: &RuleRef) -> Option<(String, Arc<Totals>)> {
+        None
+    }
+
+    /// Names the mandate in force, with the values that were set in it; none where there is none.
+    fn mandate(&self) -> Option<Digest> {
+        None
+    }
+
     /// The digest of all rules in force.
     fn digest(&self) -> Digest;
 }
@@ -69,6 +82,10 @@ impl Rules for Policy {
 
     fn budget(&self, rule: &RuleRef) -> Option<(usize, Budget)> {
         Policy::budget(self, rule)
+    }
+
+    fn totals(&self, rule: &RuleRef) -> Option<(String, Arc<Totals>)> {
+        Policy::totals(self, rule)
     }
 
     fn digest(&self) -> Digest {

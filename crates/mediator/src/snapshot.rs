@@ -10,8 +10,8 @@ use bailiwick_authority::{Authority, act_covers, covers};
 use bailiwick_flow::Clearance;
 use bailiwick_gate::digest_of;
 use bailiwick_model::{
-    Act, Capability, Code, Constraints, Decision, Digest, GrantId, Label, Millis, Reason, Request, Resource, Tag,
-    TaskId, Verb, Verdict,
+    Act, Capability, Code, Constraints, ContextId, Decision, Digest, GrantId, Label, Millis, Reason, Request, Resource,
+    Tag, TaskId, Verb, Verdict,
 };
 
 use bailiwick_policy::FOUR_EYES;
@@ -19,6 +19,7 @@ use bailiwick_policy::FOUR_EYES;
 use crate::budget::Spent;
 use crate::grants::Taken;
 use crate::rules::Rules;
+use crate::totals::Counts;
 
 /// What the answer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,6 +200,10 @@ pub struct Snapshot {
     pub grants: Arc<[Grant]>,
     /// What is used up.
     pub used: Arc<Used>,
+    /// The context.
+    pub context: ContextId,
+    /// What calls of tools have come to.
+    pub counted: Arc<Counts>,
     /// The time.
     pub now: Millis,
     /// Counts the changes of the task's state.
@@ -222,6 +227,8 @@ impl fmt::Debug for Snapshot {
             .field("clearances", &self.clearances)
             .field("grants", &self.grants)
             .field("used", &self.used)
+            .field("context", &self.context)
+            .field("counted", &self.counted)
             .field("now", &self.now)
             .field("version", &self.version)
             .field("approver_present", &self.approver_present)
@@ -243,6 +250,8 @@ impl Snapshot {
             clearances: Arc::default(),
             grants: Arc::default(),
             used: Arc::default(),
+            context: ContextId(String::new()),
+            counted: Arc::default(),
             now,
             version: 0,
             approver_present: false,

@@ -113,7 +113,8 @@ fn holds(wide: &Request, permit: &Permit, narrow: &Request) -> bool {
         | Obligation::Inject { .. }
         | Obligation::RequestBody { .. }
         | Obligation::Answer { .. }
-        | Obligation::PinKey { .. } => false,
+        | Obligation::PinKey { .. }
+        | Obligation::Tool(_) => false,
     });
     outer.holds(inner) && is_as_strong(&wide.verb, &narrow.verb) && !closed
 }

@@ -19,6 +19,7 @@ use crate::decide::Uses;
 use crate::rules::Rules;
 use crate::session::Reply;
 use crate::snapshot::{Clearances, Grant, Purpose, Snapshot, Used};
+use crate::totals::Counting;
 
 /// Most permits of one task that may be open at once.
 pub(crate) const MAX_OPEN: usize = 65_536;
@@ -36,6 +37,8 @@ pub(crate) struct Task {
     /// How long a question waits for its answer, in milliseconds.
     pub(crate) patience: u64,
     pub(crate) writer: Mutex<()>,
+    /// What calls of tools have come to, in all tasks.
+    pub(crate) counting: Arc<Counting>,
     state: Mutex<State>,
 }
 
@@ -242,7 +245,7 @@ impl Task {
         lock(&self.state)
     }
 
-    pub(crate) fn with_state(spec: crate::TaskSpec, id: TaskId) -> Self {
+    pub(crate) fn with_state(spec: crate::TaskSpec, id: TaskId, counting: Arc<Counting>) -> Self {
         Self {
             id,
             state: Mutex::new(State::new(spec.label, &spec.authority, spec.grants)),
@@ -256,6 +259,7 @@ impl Task {
             approver_present: spec.approver_present,
             patience: spec.patience,
             writer: Mutex::new(()),
+            counting,
         }
     }
 
@@ -276,6 +280,8 @@ impl Task {
             clearances: Arc::clone(&self.clearances),
             grants: Arc::clone(&state.grants),
             used,
+            context: self.context.clone(),
+            counted: self.counting.now(),
             now,
             version: state.version,
             approver_present: self.approver_present,

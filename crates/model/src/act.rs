@@ -14,6 +14,7 @@ use crate::path::AbsPath;
 use crate::pattern::{ANY_PORT, PathPattern, PatternError, UrlPattern, refuse_other_forms};
 use crate::repository::RepositoryPattern;
 use crate::secret::{SecretError, SecretPattern};
+use crate::tool::{ToolError, ToolPattern};
 
 /// An HTTP method (RFC 9110, section 9), upper-case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -74,6 +75,20 @@ pub enum Verb {
     Resolve,
     /// Has a secret put into requests, by the gate that sends them.
     Use,
+    /// Calls a tool of a server.
+    Call,
+    /// Reads a resource that a server offers.
+    Open,
+    /// Has a server make a prompt.
+    Prompt,
+    /// Lets a server have the agent's model write something.
+    Sample,
+    /// Lets a server ask whoever works with the agent for input.
+    Elicit,
+    /// Tells a server which folders the agent works in.
+    Roots,
+    /// Takes what a server says of a tool, where that is new or has changed.
+    Accept,
 }
 
 impl Verb {
@@ -93,12 +108,27 @@ impl Verb {
             Self::Tunnel => "tunnel",
             Self::Resolve => "resolve",
             Self::Use => "use",
+            Self::Call => "call",
+            Self::Open => "open",
+            Self::Prompt => "prompt",
+            Self::Sample => "sample",
+            Self::Elicit => "elicit",
+            Self::Roots => "roots",
+            Self::Accept => "accept",
         }
     }
 
     /// True for the verbs of programs.
     pub fn is_command(&self) -> bool {
         matches!(self, Self::Run | Self::Broker)
+    }
+
+    /// True for the verbs of servers and their tools.
+    pub fn is_tool(&self) -> bool {
+        matches!(
+            self,
+            Self::Call | Self::Open | Self::Prompt | Self::Sample | Self::Elicit | Self::Roots | Self::Accept
+        )
     }
 
     /// True for the verbs of files.
@@ -132,6 +162,13 @@ impl FromStr for Verb {
             "tunnel" => Self::Tunnel,
             "resolve" => Self::Resolve,
             "use" => Self::Use,
+            "call" => Self::Call,
+            "open" => Self::Open,
+            "prompt" => Self::Prompt,
+            "sample" => Self::Sample,
+            "elicit" => Self::Elicit,
+            "roots" => Self::Roots,
+            "accept" => Self::Accept,
             other => Self::Http(Method::parse(other).ok_or_else(|| ActError::Verb(other.into()))?),
         })
     }
@@ -202,6 +239,8 @@ pub enum ResourcePattern {
     Command(Box<CommandPattern>),
     /// Secrets.
     Secret(SecretPattern),
+    /// Servers, and what they offer.
+    Tool(ToolPattern),
 }
 
 impl fmt::Display for ResourcePattern {
@@ -216,6 +255,7 @@ impl fmt::Display for ResourcePattern {
             Self::AnyCommand => f.write_str("**"),
             Self::Command(pattern) => write!(f, "{pattern}"),
             Self::Secret(pattern) => write!(f, "{pattern}"),
+            Self::Tool(pattern) => write!(f, "{pattern}"),
         }
     }
 }
@@ -252,6 +292,9 @@ pub enum ActError {
     /// It names no secret.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// It names no tool.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
 }
 
 /// What `.` and `~` stand for while a rule file is read.
@@ -323,6 +366,18 @@ impl Act {
             }
             VerbPattern::Any if resource.starts_with("secret:") => {
                 ResourcePattern::Secret(SecretPattern::parse(resource.trim_start_matches("secret:"))?)
+            }
+            VerbPattern::One(one) if one.is_tool() => {
+                let pattern = ToolPattern::parse(resource)?;
+                // Some verbs are about a server, some about what it offers.
+                let of_server = matches!(one, Verb::Sample | Verb::Elicit | Verb::Roots);
+                let fits = pattern
+                    .as_name()
+                    .map_or_else(|| !of_server || !resource.contains('/'), |named| named.fits(one));
+                if !fits {
+                    return Err(mismatch(&verb));
+                }
+                ResourcePattern::Tool(pattern)
             }
             VerbPattern::One(Verb::Fetch | Verb::Push) if !is_url => return Err(mismatch(&verb)),
             VerbPattern::One(Verb::Fetch | Verb::Push) => {
@@ -410,6 +465,11 @@ mod tests {
             ("tunnel **:*", "tunnel **:*"),
             ("run **", "run **"),
             ("use secret:github", "use secret:github"),
+            ("call bank/send_payment", "call bank/send_payment"),
+            ("call hr/*", "call hr/*"),
+            ("call *", "call *"),
+            ("open notes/file:///a/**", "open notes/file:///a/**"),
+            ("sample bank", "sample bank"),
             ("* secret:*", "* secret:*"),
             ("broker  git push", "broker git push"),
             ("broker **", "broker **"),
@@ -428,6 +488,10 @@ mod tests {
     fn p4_what_does_not_fit_is_an_error() {
         for bad in [
             "read",
+            "call bank",
+            "call Bank/x",
+            "sample bank/x",
+            "roots */x",
             "raed x",
             "get http://a/",
             "GET /x",

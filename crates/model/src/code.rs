@@ -129,6 +129,28 @@ codes! {
     SecretUnavailable = "secret-unavailable",
     /// A secret could not be put into a request, or taken out of its answer.
     SecretUnkept = "secret-unkept",
+    /// No rule that is about the tool lets a call have these arguments.
+    ArgumentsRefused = "arguments-refused",
+    /// The arguments of a call are not what the tool's schema says, or can be read in more than one way.
+    ArgumentsMalformed = "arguments-malformed",
+    /// A rule wants to know why the call is made, and the call does not say.
+    ReasonMissing = "reason-missing",
+    /// What the server says of the tool is new or has changed: a person must see it first.
+    ToolChanged = "tool-changed",
+    /// The server's words about the tool hold characters that cannot be seen, or cannot be read.
+    ToolUnreadable = "tool-unreadable",
+    /// There is no such tool.
+    ToolUnknown = "tool-unknown",
+    /// The tool's server could not be started, or did not answer as it must.
+    ServerFailed = "server-failed",
+    /// The mandate that the task runs under does not allow it.
+    OutsideMandate = "outside-mandate",
+    /// The mandate has expired.
+    MandateExpired = "mandate-expired",
+    /// What is known of people and what they are responsible for is too old.
+    RelationsStale = "relations-stale",
+    /// A handle was given where it may not be opened, or is none.
+    HandleRefused = "handle-refused",
     /// A fault of the machinery.
     Fault = "fault",
 }

@@ -13,6 +13,7 @@ use crate::obligation::Obligation;
 use crate::pattern::segment_matches;
 use crate::query::parameters;
 use crate::request::{Argument, Request, Resource, argument};
+use crate::totals::Totals;
 
 /// What a rule lets an HTTP request and its answer be. What is absent is not limited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -27,6 +28,8 @@ pub struct Limits {
     pub keys: Vec<Digest>,
     /// How much there may be in all.
     pub budget: Budget,
+    /// What calls of tools may come to in all.
+    pub totals: Option<Totals>,
 }
 
 /// What one parameter of a query may be.
@@ -292,7 +295,8 @@ impl fmt::Display for Limits {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         let budget = (!parts.is_empty()).then(|| format!("at most {} in all", listed(&parts, "and")));
         let rate = rate.map(|rate| format!("at most {rate}"));
-        let all: Vec<String> = [query, body, answer, keys, budget, rate]
+        let totals = self.totals.as_ref().map(ToString::to_string);
+        let all: Vec<String> = [query, body, answer, keys, budget, rate, totals]
             .into_iter()
             .flatten()
             .collect();
@@ -424,6 +428,7 @@ mod tests {
                 received: None,
                 rate: Some(Rate { count: 60, seconds: 60 }),
             },
+            totals: None,
         };
         assert_eq!(
             limits.to_string(),

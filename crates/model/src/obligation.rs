@@ -66,4 +66,41 @@ pub enum Obligation {
         /// SHA-256 of the key's SubjectPublicKeyInfo (RFC 7469, section 2.4).
         sha256: Vec<Digest>,
     },
+    /// What the tool gate must do.
+    Tool(ToolDuty),
+}
+
+/// One duty of the tool gate: a closed list, too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum ToolDuty {
+    /// Parts of a tool's result are left out.
+    Redact {
+        /// Which: JSON Pointers (RFC 6901) in which `*` stands for every member or element.
+        paths: Vec<String>,
+    },
+    /// A tool's result is no more than this: what is over is left out, and that is said. Several may stand in one permit.
+    Cap {
+        /// Most elements of its outermost list.
+        rows: Option<u64>,
+        /// Most bytes of its text.
+        bytes: Option<u64>,
+    },
+    /// Parts of a tool's result are handed to the agent as handles.
+    Present {
+        /// Which, as in [`Redact`](Self::Redact); the empty path for all of it.
+        paths: Vec<String>,
+    },
+    /// Handles that the agent gives in these arguments are opened for the tool.
+    Reveal {
+        /// Which, as in [`Redact`](Self::Redact).
+        paths: Vec<String>,
+    },
+    /// What a model writes for a server has at most so many tokens.
+    Tokens {
+        /// How many.
+        most: u64,
+    },
+    /// The person is told that it was done. The daemon does that; a gate has nothing to do.
+    Notify,
 }

@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::act::Verb;
 use crate::command::Command;
+use crate::decimal::Decimal;
 use crate::host::Host;
 use crate::id::TaskId;
 use crate::label::Label;
 use crate::path::AbsPath;
 use crate::repository::Reference;
 use crate::secret::SecretName;
+use crate::tool::ToolName;
 use crate::url::HttpUrl;
 
 /// What is acted on, in normal form.
@@ -46,6 +48,8 @@ pub enum Resource {
     Command(Command),
     /// A secret, by its name.
     Secret(SecretName),
+    /// A server, or what it offers.
+    Tool(ToolName),
 }
 
 impl Resource {
@@ -54,7 +58,7 @@ impl Resource {
         match self {
             Self::Url(url) | Self::Repository { url, .. } => Some(&url.host),
             Self::Endpoint { host, .. } | Self::Name(host) => Some(host),
-            Self::File(_) | Self::Tree(_) | Self::Command(_) | Self::Secret(_) => None,
+            Self::File(_) | Self::Tree(_) | Self::Command(_) | Self::Secret(_) | Self::Tool(_) => None,
         }
     }
 }
@@ -76,6 +80,7 @@ impl fmt::Display for Resource {
             Self::Name(host) => write!(f, "{host}"),
             Self::Command(command) => write!(f, "{command}"),
             Self::Secret(name) => write!(f, "secret:{name}"),
+            Self::Tool(name) => write!(f, "{name}"),
         }
     }
 }
@@ -92,6 +97,62 @@ pub enum Argument {
     Flag(bool),
     /// The address that will be dialled.
     Address(IpAddr),
+    /// A number that is not whole, or too large for [`Whole`](Self::Whole). Of calls of tools only, as are those that follow.
+    Number(Decimal),
+    /// Nothing, said as such.
+    Null,
+    /// Values in order.
+    List(Vec<Argument>),
+    /// Values by name.
+    Fields(BTreeMap<String, Argument>),
+}
+
+/// As JSON (RFC 8259): how it is shown to people.
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => quoted(text, f),
+            Self::Whole(number) => write!(f, "{number}"),
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Address(address) => write!(f, "\"{address}\""),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Null => f.write_str("null"),
+            Self::List(values) => {
+                f.write_str("[")?;
+                for (place, value) in values.iter().enumerate() {
+                    let comma = if place == 0 { "" } else { ", " };
+                    write!(f, "{comma}{value}")?;
+                }
+                f.write_str("]")
+            }
+            Self::Fields(fields) => {
+                f.write_str("{")?;
+                for (place, (name, value)) in fields.iter().enumerate() {
+                    let comma = if place == 0 { "" } else { ", " };
+                    f.write_str(comma)?;
+                    quoted(name, f)?;
+                    write!(f, ": {value}")?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+fn quoted(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("\"")?;
+    for character in text.chars() {
+        match character {
+            '"' => f.write_str("\\\"")?,
+            '\\' => f.write_str("\\\\")?,
+            '\n' => f.write_str("\\n")?,
+            '\r' => f.write_str("\\r")?,
+            '\t' => f.write_str("\\t")?,
+            other if other.is_control() => write!(f, "\\u{:04x}", u32::from(other))?,
+            other => write!(f, "{other}")?,
+        }
+    }
+    f.write_str("\"")
 }
 
 /// What a gate asks.
@@ -125,6 +186,19 @@ pub mod argument {
     /// The full names of the references that a push over HTTP says it changes, apart by blanks: a text. Absent where that was
     /// not read.
     pub const REFERENCES: &str = "references";
+    /// All that the agent, or a server, gives with a call of a tool: fields. Its names are the caller's own, so they never
+    /// stand beside those of the gate.
+    pub const ARGS: &str = "args";
+    /// The digest of the definition of the tool that is called or taken, in hex: a text.
+    pub const DEFINITION: &str = "definition";
+    /// Why the agent says that it makes a call: a text.
+    pub const REASON: &str = "reason";
+    /// What a server said of a tool before, where it has changed: a text.
+    pub const OLD: &str = "old";
+    /// What a server says of a tool now: a text.
+    pub const NEW: &str = "new";
+    /// How many tokens a server has a model write at most: a whole number.
+    pub const TOKENS: &str = "tokens";
 }
 
 impl Request {
@@ -145,6 +219,14 @@ impl Request {
         self.arguments
             .insert(argument::ADDRESS.into(), Argument::Address(address));
         self
+    }
+
+    /// What is given with a call of a tool.
+    pub fn args(&self) -> Option<&BTreeMap<String, Argument>> {
+        match self.arguments.get(argument::ARGS) {
+            Some(Argument::Fields(fields)) => Some(fields),
+            _ => None,
+        }
     }
 
     /// The address that will be dialled.

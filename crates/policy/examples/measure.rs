@@ -60,6 +60,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             toolchains: Vec::new(),
             found: None,
             preset: None,
+            lock: None,
+            person_lock: None,
+            pinning: false,
+            relations: None,
+            mandate: None,
             anchors: anchors.clone(),
         };
         let start = on_cpu();

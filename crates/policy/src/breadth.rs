@@ -29,6 +29,7 @@ pub(crate) fn narrowness(act: &Act) -> (usize, usize, bool, bool) {
         ResourcePattern::AnyCommand | ResourcePattern::Secret(SecretPattern::Any) => (0, 0, verb, false),
         ResourcePattern::Secret(SecretPattern::One(_)) => (0, 1, verb, false),
         ResourcePattern::Command(pattern) => (0, pattern.literal_len(), verb, pattern.exact),
+        ResourcePattern::Tool(pattern) => (0, pattern.literal_len(), verb, pattern.as_name().is_some()),
     }
 }
 
@@ -57,6 +58,7 @@ pub(crate) fn act_covers(effect: Verdict, wide: &Act, narrow: &Act) -> bool {
             to.is_within(host) && (look_up || *port == ANY_PORT || port == at)
         }
         (ResourcePattern::Secret(wide), ResourcePattern::Secret(narrow)) => narrow.is_within(wide),
+        (ResourcePattern::Tool(wide), ResourcePattern::Tool(narrow)) => narrow.is_within(wide),
         (ResourcePattern::AnyCommand, ResourcePattern::AnyCommand | ResourcePattern::Command(_)) => true,
         (ResourcePattern::Command(wide), ResourcePattern::Command(narrow)) => match effect {
             Verdict::Allow => wide.admits_all_of(narrow),
@@ -97,6 +99,7 @@ pub(crate) fn acts_meet(one: &Act, other: &Act) -> bool {
             hosts_meet(host, to) && (port == at || [*port, *at].contains(&ANY_PORT))
         }
         (ResourcePattern::Secret(one), ResourcePattern::Secret(other)) => one.is_within(other) || other.is_within(one),
+        (ResourcePattern::Tool(one), ResourcePattern::Tool(other)) => one.may_meet(other),
         (ResourcePattern::Command(one), ResourcePattern::Command(other)) => one.may_meet(other),
         (
             ResourcePattern::AnyCommand | ResourcePattern::Command(_),

@@ -37,7 +37,7 @@ const KEYS: &[&str] = &[
 ];
 
 /// The person's variables that a broker's program gets; none of them says what it does.
-const PASSED: [&str; 11] = [
+pub(crate) const PASSED: [&str; 11] = [
     "PATH",
     "LANG",
     "LANGUAGE",
@@ -111,7 +111,8 @@ impl Broker {
             ResourcePattern::Path(_)
             | ResourcePattern::AnyCommand
             | ResourcePattern::Command(_)
-            | ResourcePattern::Secret(_) => None,
+            | ResourcePattern::Secret(_)
+            | ResourcePattern::Tool(_) => None,
         })
     }
 }

@@ -6,17 +6,21 @@
 //! that a policy's resource is one entity and reads as the rule does.
 //! Not here: which policies are handed to Cedar (`index`), what their answers mean together (`combine`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use bailiwick_model::{Act, PathPattern, Request, Resource, ResourcePattern, Verb, VerbPattern, Verdict};
+use bailiwick_model::{Act, PathPattern, Request, Resource, ResourcePattern, ToolName, Verb, VerbPattern, Verdict};
 use cedar_policy::{
-    Authorizer, Context, Entities, Entity, EntityId, EntityTypeName, EntityUid, Policy, PolicyId, PolicySet,
-    RestrictedExpression, Schema, ValidationMode, Validator,
+    Authorizer, Context, Entities, Entity, EntityId, EntityTypeName, EntityUid, EvalResult, Expression, Policy,
+    PolicyId, PolicySet, RestrictedExpression, Schema, ValidationMode, Validator,
 };
 
 use crate::rule::Rule;
+use crate::tool::check;
+use crate::tool::emit::Uses;
+use crate::tool::judging::Seen;
+use crate::tool::shape::{Fields, Shape};
 
 /// The schema that every policy is validated against, strictly.
 pub(crate) const SCHEMA: &str = include_str!("../schema.cedarschema");
@@ -40,6 +44,8 @@ fn fault(error: impl std::fmt::Display) -> Fault {
 #[derive(Debug)]
 pub(crate) struct Engine {
     policies: Vec<Policy>,
+    /// Rules with a condition, for each tool that they are about.
+    conditions: HashMap<(usize, ToolName), Policy>,
     targets: Vec<EntityUid>,
     numbers: HashMap<PolicyId, usize>,
     names: Names,
@@ -54,7 +60,7 @@ struct Names {
     task: EntityUid,
 }
 
-const TYPES: [&str; 14] = [
+const TYPES: [&str; 16] = [
     "Repository",
     "RepositoryPattern",
     "Path",
@@ -69,9 +75,12 @@ const TYPES: [&str; 14] = [
     "NamePattern",
     "Secret",
     "SecretPattern",
+    "Tool",
+    "ToolPattern",
 ];
-const ACTIONS: [&str; 13] = [
+const ACTIONS: [&str; 20] = [
     "fetch", "push", "read", "write", "create", "delete", "keep", "run", "broker", "http", "tunnel", "resolve", "use",
+    "call", "open", "prompt", "sample", "elicit", "roots", "accept",
 ];
 
 impl Names {
@@ -107,6 +116,7 @@ impl Engine {
         let mut set = PolicySet::new();
         let mut engine = Self {
             policies: Vec::with_capacity(rules.len()),
+            conditions: HashMap::new(),
             targets: Vec::with_capacity(rules.len()),
             numbers: HashMap::with_capacity(rules.len()),
             names,
@@ -121,6 +131,11 @@ impl Engine {
                 .targets
                 .push(engine.names.of(kind, &target).map_err(|fault| (number, fault))?);
             set.add(policy.clone()).map_err(|error| (number, fault(error)))?;
+            for (tool, (compiled, _)) in rule.terms.iter().flat_map(|terms| &terms.compiled) {
+                let text = text_of_call(rule, None, tool, &compiled.cedar);
+                let condition = Policy::parse(Some(id.clone()), text).map_err(|error| (number, fault(error)))?;
+                engine.conditions.insert((number, tool.clone()), condition);
+            }
             engine.numbers.insert(id, number);
             engine.policies.push(policy);
         }
@@ -189,6 +204,41 @@ impl Engine {
         Ok(found)
     }
 
+    /// True when the condition of a rule holds for a call of a tool.
+    pub fn holds(&self, rule: usize, tool: &ToolName, seen: Seen) -> Result<bool, String> {
+        let condition = self.conditions.get(&(rule, tool.clone())).ok_or("no such condition")?;
+        let set = PolicySet::from_policies([condition.clone()]).map_err(|error| error.to_string())?;
+        let (query, entities) = self.call(rule, tool, seen).map_err(|fault| fault.to_string())?;
+        let response = self.authorizer.is_authorized(&query, &set, &entities);
+        match response.diagnostics().errors().next() {
+            Some(error) => Err(fault(error).to_string()),
+            None => Ok(response.diagnostics().reason().next().is_some()),
+        }
+    }
+
+    /// True when one part of a condition holds: to say which does not, never to let anything pass.
+    pub fn part_holds(&self, rule: usize, tool: &ToolName, part: &str, seen: Seen) -> bool {
+        let (Ok((query, entities)), Ok(part)) = (self.call(rule, tool, seen), Expression::from_str(part)) else {
+            return false;
+        };
+        cedar_policy::eval_expression(&query, &entities, &part) == Ok(EvalResult::Bool(true))
+    }
+
+    fn call(&self, rule: usize, tool: &ToolName, seen: Seen) -> Result<(cedar_policy::Request, Entities), Fault> {
+        let resource = self.names.of("Tool", &tool.to_string())?;
+        let action = uid(
+            &EntityTypeName::from_str("Action").map_err(fault)?,
+            &format!("call {tool}"),
+        );
+        let context = Context::from_pairs(seen.pairs).map_err(fault)?;
+        let parents = self.targets.get(rule).cloned().into_iter().collect();
+        let own = Entity::new_no_attrs(resource.clone(), parents);
+        let entities = Entities::from_entities(seen.entities.into_iter().chain([own]), None).map_err(fault)?;
+        let query =
+            cedar_policy::Request::new(self.names.task.clone(), action, resource, context, None).map_err(fault)?;
+        Ok((query, entities))
+    }
+
     fn resource(&self, resource: &Resource) -> Result<EntityUid, Fault> {
         match resource {
             Resource::File(path) | Resource::Tree(path) => self.names.of("Path", path.as_str()),
@@ -198,6 +248,7 @@ impl Engine {
             Resource::Name(host) => self.names.of("Name", &host.to_string()),
             Resource::Command(command) => self.names.of("Command", &command.to_string()),
             Resource::Secret(name) => self.names.of("Secret", name.as_str()),
+            Resource::Tool(name) => self.names.of("Tool", &name.to_string()),
         }
     }
 
@@ -225,9 +276,42 @@ pub(crate) fn text(rules: &[Rule]) -> String {
     let policies: Vec<String> = rules
         .iter()
         .zip(ids(rules))
-        .map(|(rule, id)| text_of(rule, Some(&id)))
+        .flat_map(
+            |(rule, id)| match rule.terms.as_deref().filter(|terms| terms.when.is_some()) {
+                None => vec![text_of(rule, Some(&id))],
+                Some(terms) => {
+                    let compiled = terms.compiled.iter();
+                    compiled
+                        .map(|(tool, (compiled, _))| {
+                            text_of_call(rule, Some(&format!("{id}/{tool}")), tool, &compiled.cedar)
+                        })
+                        .collect()
+                }
+            },
+        )
         .collect();
     policies.join("\n")
+}
+
+/// The schema of all rules: with the arguments of the tools on which there are conditions.
+pub(crate) fn schema_of(rules: &[Rule]) -> String {
+    let mut tools: BTreeMap<&ToolName, (Uses, &Fields)> = BTreeMap::new();
+    let compiled = rules
+        .iter()
+        .filter_map(|rule| rule.terms.as_deref())
+        .flat_map(|terms| &terms.compiled);
+    for (tool, (compiled, fields)) in compiled {
+        let (uses, known) = tools.entry(tool).or_insert_with(|| (Uses::default(), fields));
+        uses.join(&compiled.uses);
+        // Of two rules the one may say that an argument is an id: that says more.
+        if fields.values().any(|field| matches!(field.shape, Shape::Known(_))) {
+            *known = fields;
+        }
+    }
+    let declared = tools
+        .iter()
+        .map(|(tool, (uses, fields))| check::declared(tool, fields, uses));
+    std::iter::once(format!("{SCHEMA}\n")).chain(declared).collect()
 }
 
 /// The type and name of what a rule is about.
@@ -248,6 +332,7 @@ fn target_of(effect: Verdict, act: &Act) -> (&'static str, String) {
         ResourcePattern::Endpoint { .. } => ("EndpointPattern", act.resource.to_string()),
         ResourcePattern::AnyCommand => ("CommandPattern", "**".into()),
         ResourcePattern::Secret(pattern) => ("SecretPattern", pattern.to_string()),
+        ResourcePattern::Tool(pattern) => ("ToolPattern", pattern.to_string()),
         // The same words say more in a deny than in an allow.
         ResourcePattern::Command(pattern) if effect == Verdict::Allow => ("CommandPattern", pattern.to_string()),
         ResourcePattern::Command(pattern) => ("CommandPattern", format!("at least {pattern}")),
@@ -259,11 +344,31 @@ pub(crate) fn is_tree(pattern: &PathPattern) -> bool {
     !pattern.as_str().contains('*')
 }
 
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", EntityId::new(text).escaped())
 }
 
-fn text_of(rule: &Rule, id: Option<&str>) -> String {
+/// A rule with a condition, for one tool.
+fn text_of_call(rule: &Rule, id: Option<&str>, tool: &ToolName, condition: &str) -> String {
+    let (kind, target) = target_of(rule.effect, rule.act());
+    format!(
+        "{}{} (\n  principal,\n  action == {},\n  resource in {kind}::{}\n)\nwhen {{ {condition} }};\n",
+        notes_of(rule, id),
+        head_of(rule.effect),
+        check::action(tool),
+        quoted(&target)
+    )
+}
+
+fn head_of(effect: Verdict) -> &'static str {
+    match effect {
+        Verdict::Deny => "forbid",
+        Verdict::Allow | Verdict::Ask => "permit",
+    }
+}
+
+/// The annotations of a rule.
+fn notes_of(rule: &Rule, id: Option<&str>) -> String {
     let act = rule.act();
     let mut out = String::new();
     let mut note = |key: &str, value: &str| out.push_str(&format!("@{key}({})\n", quoted(value)));
@@ -281,14 +386,19 @@ fn text_of(rule: &Rule, id: Option<&str>) -> String {
     if !rule.limits().is_none() {
         note("limits", &rule.limits().to_string());
     }
+    if let Some(terms) = &rule.terms {
+        note("terms", &terms.to_string());
+    }
     if let Some(reason) = &rule.reason {
         note("reason", reason);
     }
-    let head = if rule.effect == Verdict::Deny {
-        "forbid"
-    } else {
-        "permit"
-    };
+    out
+}
+
+fn text_of(rule: &Rule, id: Option<&str>) -> String {
+    let act = rule.act();
+    let mut out = notes_of(rule, id);
+    let head = head_of(rule.effect);
     let (action, method) = match (&act.verb, &act.resource) {
         (VerbPattern::Any, ResourcePattern::Path(_)) => (
             "in [Action::\"read\", Action::\"write\", Action::\"create\", Action::\"delete\", Action::\"keep\"]"
@@ -307,6 +417,10 @@ fn text_of(rule: &Rule, id: Option<&str>) -> String {
             ("== Action::\"run\"".into(), None)
         }
         (VerbPattern::Any, ResourcePattern::Secret(_)) => ("== Action::\"use\"".into(), None),
+        // Each tool on which there is a condition is an action of its own in this one.
+        (VerbPattern::Any | VerbPattern::One(Verb::Call), ResourcePattern::Tool(_)) => {
+            ("in Action::\"call\"".into(), None)
+        }
         (VerbPattern::One(verb), _) => (format!("== Action::\"{verb}\""), None),
     };
     let (kind, target) = target_of(rule.effect, act);

@@ -18,6 +18,7 @@ use crate::oversight::Moment;
 use crate::policy::Policy;
 use crate::rule::{Rule, host_of};
 use crate::settings::names_a_stream;
+use crate::tool::judging::breach;
 
 impl Policy {
     /// Decides about a request by the rules alone: step 3 of a decision.
@@ -35,7 +36,12 @@ impl Policy {
 
     /// What hours, and who is there, say against a request: step 4 of a decision. `duties` is what the rules want of the gate.
     pub fn conditions(&self, request: &Request, duties: &[Obligation], moment: Moment<'_>) -> Option<Decision> {
-        self.settings().oversight.conditions(request, duties, moment)
+        let overseen = self.settings().oversight.conditions(request, duties, moment);
+        let by_age = self.by_age(request, moment.now);
+        let mandate = self
+            .mandate()
+            .and_then(|mandate| mandate.over(self, request, moment.now));
+        [overseen, by_age, mandate].into_iter().flatten().reduce(Decision::and)
     }
 
     /// Decides with a given way to find the satisfied rules.
@@ -67,6 +73,11 @@ impl Policy {
     }
 
     fn decide_one(&self, request: &Request, satisfied: &impl Fn(&Request) -> Result<Vec<usize>, String>) -> Decision {
+        if let Resource::Tool(tool) = &request.resource
+            && let Some(refusal) = self.unjudged(tool, request, &self.index().candidates(self.rules(), request))
+        {
+            return refusal;
+        }
         let rules = match self.in_all_views(request, satisfied) {
             Ok(numbers) => self.at(&numbers),
             Err(fault) => return Decision::deny(Code::PolicyFault, format!("a rule could not be evaluated: {fault}")),
@@ -79,9 +90,15 @@ impl Policy {
         if !denies.is_empty() {
             return denied(request, &denies);
         }
+        if let (Resource::Tool(tool), Verb::Accept) = (&request.resource, &request.verb) {
+            return self.accepting(tool, &rules);
+        }
         let (mut decision, deciding) = self.layered(request, &rules);
         if decision.verdict == Verdict::Deny {
             return decision;
+        }
+        if let Resource::Tool(_) = &request.resource {
+            return Self::with_duties_of_call(request, decision, &deciding);
         }
         if let Resource::Tree(_) = &request.resource {
             decision.obligations = self.duties_in(request);
@@ -129,6 +146,13 @@ impl Policy {
         Ok(numbers)
     }
 
+    /// The rules of all layers that let a request pass.
+    pub(crate) fn deciding(&self, request: &Request) -> Vec<&Rule> {
+        let numbers = self.in_all_views(request, &|request| self.satisfied(request));
+        let rules = self.at(&numbers.unwrap_or_default());
+        self.layered(request, &rules).1
+    }
+
     fn at(&self, numbers: &[usize]) -> Vec<&Rule> {
         numbers.iter().filter_map(|number| self.rules().get(*number)).collect()
     }
@@ -142,15 +166,28 @@ impl Policy {
         for layer in self.granting_layers() {
             // The narrower decides; where two are as narrow, `max` takes the ask.
             let own = || rules.iter().copied().filter(|rule| rule.layer() == *layer);
-            let narrow = |rule: &&Rule| (narrowness(rule.act()), !rule.limits().is_none(), rule.effect);
-            let is_outside = |rule: &&Rule| rule.limits().breach(request).is_some();
+            // Of two that are alike but for what they ask of arguments, the one that was written first.
+            let narrow = |rule: &&Rule| (narrowness(rule.act()), is_narrowed(rule), rule.effect);
+            let is_outside = |rule: &&Rule| rule.limits().breach(request).is_some() || breach(rule, request).is_some();
             // What an ask says of limits, no wider allow takes back.
-            let asked = own().filter(|rule| rule.effect == Verdict::Ask).filter(is_outside);
+            let asked = own()
+                .filter(|rule| rule.effect == Verdict::Ask && rule.terms.is_none())
+                .filter(is_outside);
             let floor = asked.map(|rule| narrow(&rule)).max();
-            let narrowest = own()
+            let admits = own()
                 .filter(|rule| !is_outside(rule))
-                .filter(|rule| rule.effect == Verdict::Ask || floor.is_none_or(|floor| narrow(rule) > floor))
-                .max_by_key(narrow);
+                .filter(|rule| rule.effect == Verdict::Ask || floor.is_none_or(|floor| narrow(rule) > floor));
+            let narrowest = match &request.resource {
+                Resource::Tool(_) => admits.rev().max_by_key(narrow),
+                _ => admits.max_by_key(narrow),
+            };
+            if *layer == Layer::Mandate
+                && self
+                    .mandate()
+                    .is_some_and(|mandate| !mandate.speaks_of(request, &deciding))
+            {
+                continue;
+            }
             match narrowest {
                 Some(rule) => {
                     deciding.push(rule);
@@ -162,9 +199,16 @@ impl Policy {
                     reasons.push(by_rule(rule, code));
                 }
                 None if only_against => {}
-                None => reasons.push(match own().max_by_key(narrow) {
-                    Some(rule) => outside(rule, request),
-                    None => Reason {
+                None => reasons.push(match (self.refused_in(*layer, request), own().max_by_key(narrow)) {
+                    (Some(refused), _) => refused,
+                    (None, Some(rule)) => outside(rule, request),
+                    (None, None) if *layer == Layer::Mandate => Reason {
+                        verdict: Verdict::Deny,
+                        code: Code::OutsideMandate,
+                        rule: None,
+                        text: format!("the mandate does not allow `{request}`"),
+                    },
+                    (None, None) => Reason {
                         verdict: Verdict::Deny,
                         code: Code::NoRule,
                         rule: None,
@@ -432,6 +476,10 @@ pub(crate) fn by_rule(rule: &Rule, code: Code) -> Reason {
         Verdict::Ask => "wants a person to say",
         Verdict::Deny => "denies it",
     };
+    let terms = rule
+        .terms
+        .as_ref()
+        .map_or_else(String::new, |terms| format!(", {terms}"));
     let act = rule.follows_from.as_deref().unwrap_or(&rule.origin.act);
     let why = rule
         .reason
@@ -445,8 +493,13 @@ pub(crate) fn by_rule(rule: &Rule, code: Code) -> Reason {
         verdict: rule.effect,
         code,
         rule: Some(rule.origin.clone()),
-        text: format!("`{act}` ({}) {does}{limits}{why}", rule.origin),
+        text: format!("`{act}` ({}) {does}{limits}{terms}{why}", rule.origin),
     }
+}
+
+/// True for a rule that says more than its act.
+fn is_narrowed(rule: &Rule) -> bool {
+    !rule.limits().is_none() || rule.terms.as_ref().is_some_and(|terms| !terms.admits_all())
 }
 
 /// What is wrong with a request whose verb does not go with its resource.
@@ -460,6 +513,7 @@ fn ill_formed(request: &Request) -> Option<&'static str> {
         Resource::Name(_) => request.verb == Verb::Resolve,
         Resource::Command(_) => request.verb.is_command(),
         Resource::Secret(_) => request.verb == Verb::Use,
+        Resource::Tool(tool) => tool.fits(&request.verb),
     };
     if !fits {
         return Some("the verb does not go with the resource");

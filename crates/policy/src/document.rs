@@ -5,7 +5,7 @@
 //! Not here: what a single rule means (`entry`), which files there are (`load`), files of other tools (`foreign`).
 
 use bailiwick_gate::Reading;
-use bailiwick_model::{Act, Anchors, Layer, RuleRef, Verdict};
+use bailiwick_model::{Act, Anchors, Layer, Millis, RuleRef, Verdict};
 use toml_edit::{Item, TableLike};
 
 use crate::diagnostic::{Diagnostic, Place, Severity, Span, suggest};
@@ -13,6 +13,7 @@ use crate::entry::Section;
 use crate::foreign;
 use crate::rule::Rule;
 use crate::settings::Settings;
+use crate::tool::written::ToolTable;
 
 /// Most bytes of one rule file.
 const MAX: usize = 4 << 20;
@@ -39,18 +40,19 @@ pub(crate) const TOP: &[&str] = &[
     "state",
     "broker",
     "secret",
+    "server",
+    "tool",
+    "relations",
 ];
 
 /// Keys of the format that this build cannot keep: what is missing, and what can be done meanwhile.
 const LATER: &[(&str, &str, &str)] = &[
-    (
-        "server",
-        "tool servers need the tool gate",
-        "take the table out; a server started in the fence has the fence's rules",
-    ),
-    ("tool", "tools need the tool gate", "take the table out"),
     ("tag", "labels need the flow gates", "take the table out"),
-    ("budget", "budgets need the tool gate", "take the key out"),
+    (
+        "budget",
+        "a budget stands in a rule",
+        "put it into the table of a rule or of a `[[tool]]`",
+    ),
 ];
 
 /// What one file says.
@@ -76,6 +78,8 @@ pub(crate) struct RuleFile {
     pub settings: Settings,
     /// Names of secrets that brokers are handed, with where they stand.
     pub secrets_named: Vec<(String, Place)>,
+    /// What is still to be held against what is pinned of tools.
+    pub tables: Vec<ToolTable>,
     /// True when there is no key in it.
     pub empty: bool,
 }
@@ -92,6 +96,8 @@ pub(crate) struct Reader<'a> {
     pub file: RuleFile,
     /// Where the file is shipped with the program, it may say which programs it is for.
     pub shipped: bool,
+    /// When a mandate was first used.
+    pub first_used: Option<Millis>,
 }
 
 impl<'a> Reader<'a> {
@@ -113,19 +119,48 @@ impl<'a> Reader<'a> {
             diagnostics: Vec::new(),
             file: RuleFile::default(),
             shipped,
+            first_used: None,
         };
+        reader.whole();
+        (reader.file, reader.diagnostics)
+    }
+
+    /// Reads a mandate whole.
+    pub fn read_mandate(
+        name: &'a str,
+        text: &'a str,
+        anchors: &'a Anchors,
+        reading: &'a dyn Reading,
+        first_used: Millis,
+    ) -> (RuleFile, Vec<Diagnostic>) {
+        let mut reader = Self {
+            layer: Layer::Mandate,
+            name,
+            text,
+            anchors,
+            reading,
+            diagnostics: Vec::new(),
+            file: RuleFile::default(),
+            shipped: false,
+            first_used: Some(first_used),
+        };
+        reader.file.settings.mandate = Some(crate::mandate::Mandate::default());
+        reader.whole();
+        (reader.file, reader.diagnostics)
+    }
+
+    fn whole(&mut self) {
+        let text = self.text;
         if text.len() > MAX {
-            reader.error(None, &format!("a rule file of {} bytes is too long", text.len()), None);
-            return (reader.file, reader.diagnostics);
+            return self.error(None, &format!("a rule file of {} bytes is too long", text.len()), None);
         }
         match toml_edit::Document::parse(text) {
-            Err(fault) => reader.unreadable(&fault),
+            Err(fault) => self.unreadable(&fault),
             Ok(document) => {
-                reader.file.empty = document.as_table().is_empty();
-                reader.top(document.as_table());
+                self.file.empty = document.as_table().is_empty();
+                self.top(document.as_table());
             }
         }
-        (reader.file, reader.diagnostics)
     }
 
     pub fn place(&self, span: Option<&Span>) -> Place {
@@ -156,6 +191,10 @@ impl<'a> Reader<'a> {
     fn top(&mut self, table: &dyn TableLike) {
         for (key, item) in table.iter() {
             let span = table.key(key).and_then(|key| key.span());
+            if let (Layer::Mandate, Some(first_used)) = (self.layer, self.first_used) {
+                self.of_mandate(key, item, span, first_used);
+                continue;
+            }
             match key {
                 "context" => self.file.settings.context = self.text_of(item, "context").map(|(name, _)| name),
                 "extends" => {
@@ -202,6 +241,9 @@ impl<'a> Reader<'a> {
                 "fence" => self.table(item, key, span, Self::fence),
                 "limits" => self.table(item, key, span, Self::limits),
                 "broker" => self.brokers(item, span),
+                "server" => self.servers(item, span),
+                "tool" => self.tools(item, "tool", span),
+                "relations" => self.table(item, key, span.clone(), |reader, table| reader.relations(table, span)),
                 "secret" => self.table(item, key, span, Self::secrets),
                 "questions" => self.table(item, key, span, Self::questions),
                 "approver" => self.approver(item, span),

@@ -56,7 +56,8 @@ impl Section {
 
 const VERBS: &[&str] = &[
     "read", "write", "create", "delete", "keep", "run", "broker", "fetch", "push", "tunnel", "resolve", "use", "GET",
-    "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
+    "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "call", "open", "prompt", "sample", "elicit", "roots",
+    "accept",
 ];
 
 /// The keys of a rule's table, but for its limits.

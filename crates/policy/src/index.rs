@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 
 use bailiwick_model::{
-    AbsPath, Act, Host, HostPattern, PathPattern, ProgramPattern, Request, Resource, ResourcePattern, Verb, VerbPattern,
+    AbsPath, Act, Host, HostPattern, PathPattern, ProgramPattern, Request, Resource, ResourcePattern, ToolName, Verb,
+    VerbPattern,
 };
 
 use crate::cedar::is_tree;
@@ -29,6 +30,11 @@ pub(crate) struct Index {
     programs: HashMap<String, Numbers>,
     commands: Numbers,
     secrets: Numbers,
+    /// By the whole name of a tool, where it is written out.
+    tools: HashMap<ToolName, Numbers>,
+    /// By the name of the server, where that is written out.
+    servers: HashMap<String, Numbers>,
+    any_server: Numbers,
 }
 
 /// The patterns with one literal head.
@@ -99,6 +105,11 @@ impl Index {
                 },
                 ResourcePattern::AnyCommand => &mut index.commands,
                 ResourcePattern::Secret(_) => &mut index.secrets,
+                ResourcePattern::Tool(pattern) => match (pattern.as_name(), pattern.server()) {
+                    (Some(tool), _) => index.tools.entry(tool).or_default(),
+                    (None, Some(server)) => index.servers.entry(server.into()).or_default(),
+                    (None, None) => &mut index.any_server,
+                },
             };
             slot.push(number);
         }
@@ -142,6 +153,7 @@ impl Index {
                 .into_iter()
                 .for_each(|numbers| found.extend(numbers)),
             Resource::Secret(_) => found.extend(&self.secrets),
+            Resource::Tool(tool) => found = self.of_tool(tool),
             Resource::Command(command) => {
                 found.extend(&self.commands);
                 let mut names: Vec<&String> = command.forms().iter().flat_map(|form| &form.names).collect();
@@ -188,11 +200,23 @@ impl Index {
             }
             ResourcePattern::Endpoint { .. } => found.extend(0..rules.len()),
             ResourcePattern::Secret(_) => found.extend(&self.secrets),
+            ResourcePattern::Tool(pattern) => match pattern.as_name() {
+                Some(tool) => found = self.of_tool(&tool),
+                None => found.extend(0..rules.len()),
+            },
             ResourcePattern::AnyCommand | ResourcePattern::Command(_) => {
                 found.extend(&self.commands);
                 found.extend(self.programs.values().flatten());
             }
         }
+        found
+    }
+
+    /// The rules whose pattern is, or may be, about a tool: more than are, never fewer.
+    pub fn of_tool(&self, tool: &ToolName) -> Numbers {
+        let mut found = self.any_server.clone();
+        found.extend(self.servers.get(tool.server()).into_iter().flatten());
+        found.extend(self.tools.get(tool).into_iter().flatten());
         found
     }
 

@@ -5,8 +5,8 @@
 
 use bailiwick_gate::{Reading, Start};
 use bailiwick_model::{
-    Act, AddressClass, Anchors, Host, HostPattern, HttpUrl, Resource, ResourcePattern, SecretPattern, Verb,
-    VerbPattern, Verdict, read_repository, words_of,
+    Act, AddressClass, Anchors, Argument, Decimal, Host, HostPattern, HttpUrl, Request, Resource, ResourcePattern,
+    SecretPattern, TaskId, Verb, VerbPattern, Verdict, argument, read_repository, words_of,
 };
 
 use crate::rule::host_of;
@@ -47,6 +47,10 @@ pub(crate) fn judge(effect: Verdict, act: &Act, text: &str) -> Result<(), Object
         return object(format!("`{text}` can never match"), hint);
     }
     match &act.resource {
+        ResourcePattern::Tool(_) if act.verb == VerbPattern::One(Verb::Accept) => {
+            let hint = "take it out: what is new or has changed is asked about wherever its tool may be called";
+            object(format!("`{text}` is always asked"), hint)
+        }
         ResourcePattern::Path(_) if effect == Verdict::Ask && act.verb == VerbPattern::One(Verb::Keep) => object(
             format!("`{text}` cannot be asked: what a context keeps is laid before its program starts"),
             "allow it, or take the line out",
@@ -123,9 +127,53 @@ pub fn asked_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Result
         } if port != bailiwick_model::ANY_PORT => Resource::Endpoint { host, port },
         ResourcePattern::Endpoint { .. } => return Err(wild()),
         ResourcePattern::Secret(SecretPattern::One(name)) => Resource::Secret(name),
+        ResourcePattern::Tool(pattern) => Resource::Tool(pattern.as_name().ok_or_else(wild)?),
         ResourcePattern::AnyCommand | ResourcePattern::Command(_) | ResourcePattern::Secret(SecretPattern::Any) => {
             return Err(wild());
         }
     };
     Ok((verb, resource))
+}
+
+/// Reads one act without wildcards as a request: `call` may have arguments behind it, as an object of JSON.
+pub fn request_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Result<Request, String> {
+    let nobody = TaskId([0; 8]);
+    let call = text
+        .trim()
+        .strip_prefix("call ")
+        .and_then(|rest| rest.trim().split_once([' ', '{']).map(|_| rest.trim()));
+    let Some(rest) = call else {
+        let (verb, resource) = asked_for(text, anchors, reading)?;
+        return Ok(Request::new(nobody, verb, resource));
+    };
+    let end = rest.find([' ', '{']).unwrap_or(rest.len());
+    let (name, args) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let (verb, resource) = asked_for(&format!("call {name}"), anchors, reading)?;
+    let mut request = Request::new(nobody, verb, resource);
+    let whole: serde_json::Value =
+        serde_json::from_str(args.trim()).map_err(|error| format!("`{name}` has no arguments of JSON: {error}"))?;
+    match argument_of(&whole)? {
+        fields @ Argument::Fields(_) => request.arguments.insert(argument::ARGS.into(), fields),
+        _ => return Err(format!("`{name}` has no arguments: they stand in `{{…}}`")),
+    };
+    Ok(request)
+}
+
+/// A value of JSON, as it was written.
+fn argument_of(value: &serde_json::Value) -> Result<Argument, String> {
+    use serde_json::Value;
+    Ok(match value {
+        Value::Null => Argument::Null,
+        Value::Bool(flag) => Argument::Flag(*flag),
+        Value::String(text) => Argument::Text(text.clone()),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => Argument::Whole(whole),
+            None => Argument::Number(Decimal::parse(&number.to_string()).map_err(|error| error.to_string())?),
+        },
+        Value::Array(all) => Argument::List(all.iter().map(argument_of).collect::<Result<_, _>>()?),
+        Value::Object(all) => {
+            let field = |(name, value): (&String, &Value)| Ok((name.clone(), argument_of(value)?));
+            Argument::Fields(all.iter().map(field).collect::<Result<_, String>>()?)
+        }
+    })
 }

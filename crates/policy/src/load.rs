@@ -10,12 +10,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::diagnostic::{Diagnostic, Place, Severity, suggest};
 use crate::document::{Reader, RuleFile};
+use crate::mandate::MandateText;
 use crate::opened::unread;
 use crate::overlap;
 use crate::policy::Policy;
-use crate::preset::{self, BROKER, BUILTIN, CEILING, DEFAULT, EXTENDABLE, SIGN_IN};
+use crate::preset::{self, BROKER, BUILTIN, CEILING, DEFAULT, EXTENDABLE, SERVER, SIGN_IN};
+use crate::relations::RelationsText;
 use crate::rule::{Rule, host_of};
 use crate::settings::Settings;
+use crate::tool::written::ToolTable;
 
 /// One rule file's text, under the name that is shown to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +49,16 @@ pub struct Sources {
     pub found: Option<SourceFile>,
     /// The preset that holds for this run, in place of all that the context's rules would allow.
     pub preset: Option<String>,
+    /// What is pinned of the tools of the project's servers: the text of the `bailiwick.lock` beside its file.
+    pub lock: Option<SourceFile>,
+    /// What is pinned of the tools of the person's own servers.
+    pub person_lock: Option<SourceFile>,
+    /// True while tools are being pinned: that a rule is about one that is not is no mistake then.
+    pub pinning: bool,
+    /// What stands where `[relations]` points to.
+    pub relations: Option<RelationsText>,
+    /// The errand that the task runs for.
+    pub mandate: Option<MandateText>,
     /// What `.` and `~` stand for.
     pub anchors: Anchors,
 }
@@ -57,8 +70,9 @@ pub fn load(sources: &Sources, reading: &dyn Reading) -> Result<Policy, Vec<Diag
     loader.finish()
 }
 
-/// The digest that a person trusts a project's file by: of its text and of all shipped rules that it names.
-pub fn trust_digest(project: &SourceFile) -> Digest {
+/// The digest that a person trusts a project's file by: of its text, of what is pinned beside it, and of all shipped rules
+/// that it names.
+pub fn trust_digest(project: &SourceFile, lock: Option<&SourceFile>) -> Digest {
     let mut hash = Sha256::new();
     let mut part = |text: &str| {
         hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
@@ -66,6 +80,11 @@ pub fn trust_digest(project: &SourceFile) -> Digest {
     };
     part("bailiwick trust v1");
     part(&project.text);
+    // Without a lock as before there were any.
+    if let Some(lock) = lock {
+        part("lock");
+        part(&lock.text);
+    }
     let mut names = extends_of(&project.text);
     let mut next = 0usize;
     while let Some(name) = names.get(next).cloned() {
@@ -105,14 +124,16 @@ fn listed(text: &str, key: &str) -> Vec<String> {
 }
 
 pub(crate) struct Loader<'a> {
-    sources: &'a Sources,
-    reading: &'a dyn Reading,
+    pub(crate) sources: &'a Sources,
+    pub(crate) reading: &'a dyn Reading,
+    /// What is still to be held against what is pinned of tools.
+    pub(crate) tables: Vec<ToolTable>,
     /// Anchors for files that hold for every context.
     outer: Anchors,
     pub(crate) rules: Vec<Rule>,
     pub(crate) settings: Settings,
     pub(crate) diagnostics: Vec<Diagnostic>,
-    granting: Vec<Layer>,
+    pub(crate) granting: Vec<Layer>,
     /// Whether rules that another one makes idle are mistakes.
     pub(crate) overlaps: bool,
     /// Names of secrets that brokers are handed: the file, the name, where it stands.
@@ -132,6 +153,7 @@ impl<'a> Loader<'a> {
             },
             sources,
             reading,
+            tables: Vec::new(),
             rules: Vec::new(),
             settings: Settings::default(),
             diagnostics: Vec::new(),
@@ -150,9 +172,10 @@ impl<'a> Loader<'a> {
         self.context();
         self.ceiling(Layer::Person, &sources.person);
         self.ceiling(Layer::Machine, &sources.machine);
+        self.mandate();
     }
 
-    fn say(&mut self, severity: Severity, file: &str, place: Place, message: &str, hint: &str) {
+    pub(crate) fn say(&mut self, severity: Severity, file: &str, place: Place, message: &str, hint: &str) {
         self.diagnostics
             .push(Diagnostic::new(severity, file, place, message, Some(hint.into())));
     }
@@ -163,8 +186,9 @@ impl<'a> Loader<'a> {
         file
     }
 
-    fn add(&mut self, mut file: RuleFile) {
+    pub(crate) fn add(&mut self, mut file: RuleFile) {
         self.rules.append(&mut file.rules);
+        self.tables.append(&mut file.tables);
         self.settings.merge(file.settings);
     }
 
@@ -302,7 +326,7 @@ impl<'a> Loader<'a> {
 
     /// The one preset that holds where no file of the context says which.
     fn preset_of_run(&mut self, name: &str, seen: &mut Vec<String>) {
-        match preset::preset(name).filter(|_| EXTENDABLE.contains(&name) || [SIGN_IN, BROKER].contains(&name)) {
+        match preset::preset(name).filter(|_| EXTENDABLE.contains(&name) || [SIGN_IN, BROKER, SERVER].contains(&name)) {
             Some(text) => self.preset(Layer::Context, name, text, seen),
             None => {
                 let message = format!("there is no preset `{name}` for a project");
@@ -409,7 +433,15 @@ impl<'a> Loader<'a> {
                     hint,
                 );
             }
-            grants |= file.rules.iter().any(|rule| rule.effect != Verdict::Deny);
+            let of_server = |rule: &Rule| {
+                rule.follows_from
+                    .as_ref()
+                    .is_some_and(|from| from.starts_with("server "))
+            };
+            grants |= file
+                .rules
+                .iter()
+                .any(|rule| rule.effect != Verdict::Deny && !of_server(rule));
             if file.extends.iter().any(|(name, _)| name == CEILING) && !self.has_ceiling(layer) {
                 self.shipped_ceiling(layer);
                 grants = true;
@@ -475,6 +507,10 @@ impl<'a> Loader<'a> {
     pub(crate) fn finish(mut self) -> Result<Policy, Vec<Diagnostic>> {
         self.listed_commands();
         self.secrets_known();
+        self.servers_apart();
+        let relations = self.relations();
+        let lock = self.lock();
+        self.pinned(&lock, relations.as_ref());
         // What follows from a rule and is written out elsewhere too says nothing more.
         let mut known = std::collections::HashSet::new();
         for rule in self.rules.iter().filter(|rule| rule.follows_from.is_none()) {
@@ -520,6 +556,7 @@ impl<'a> Loader<'a> {
         if self.diagnostics.iter().any(Diagnostic::is_error) {
             return Err(self.diagnostics);
         }
+        let policy = policy.knowing(relations);
         Ok(policy.warning(self.diagnostics).carried_by(self.reading.carriers()))
     }
 }

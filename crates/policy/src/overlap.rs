@@ -72,7 +72,8 @@ fn between(one: &Rule, other: &Rule) -> Option<Overlap> {
     };
     let name = |rule: &Rule| format!("`{}` ({})", rule.origin.act, rule.origin);
     // A rule with limits leaves something over, for all but its like.
-    let all = one.limits().is_none() || one.limits() == other.limits();
+    let all = (one.limits().is_none() || one.limits() == other.limits())
+        && (one.terms.as_ref().is_none_or(|terms| terms.admits_all()) || one.terms == other.terms);
     let whole = all && act_covers(one.effect, one.act(), other.act());
     match (one.effect, other.effect) {
         (Verdict::Deny, Verdict::Allow | Verdict::Ask) if whole => overlap(
@@ -84,7 +85,11 @@ fn between(one: &Rule, other: &Rule) -> Option<Overlap> {
             format!("{} is an exception in {}", name(one), name(other)),
         ),
         (Verdict::Allow, Verdict::Ask) | (Verdict::Ask, Verdict::Allow) if one.layer() == other.layer() => {
-            let (own, theirs) = (narrowness(one.act()), narrowness(other.act()));
+            let narrow = |rule: &Rule| {
+                let narrowed = rule.terms.as_ref().is_some_and(|terms| !terms.admits_all());
+                (narrowness(rule.act()), narrowed)
+            };
+            let (own, theirs) = (narrow(one), narrow(other));
             let wins = own > theirs || (own == theirs && one.effect == Verdict::Ask);
             if !wins || !acts_meet(one.act(), other.act()) {
                 None
@@ -112,13 +117,18 @@ fn between(one: &Rule, other: &Rule) -> Option<Overlap> {
 /// where it is the narrower.
 fn matters(one: &Rule, other: &Rule) -> bool {
     let (own, theirs) = (one.limits(), other.limits());
-    let rest = |limits: &Limits| (limits.answer, limits.keys.clone(), limits.budget);
-    rest(own) == rest(theirs)
+    let rest = |limits: &Limits| (limits.answer, limits.keys.clone(), limits.budget, limits.totals.clone());
+    rest(own) == rest(theirs) && one.terms == other.terms
 }
 
 /// Complaints about limits of people that keep nothing out, since a wider rule of the same layer lets all of it pass.
 pub(crate) fn idle_limits(rules: &[Rule]) -> Vec<Diagnostic> {
-    let keeps_out = |rule: &&Rule| rule.limits().query.is_some() || rule.limits().body != BodyLimit::default();
+    let narrowed = |rule: &Rule| rule.terms.as_ref().is_some_and(|terms| !terms.admits_all());
+    let keeps_out = |rule: &&Rule| {
+        rule.limits().query.is_some()
+            || rule.limits().body != BodyLimit::default()
+            || (narrowed(rule) && rule.effect == Verdict::Allow)
+    };
     let written = || rules.iter().filter(|rule| rule.follows_from.is_none());
     let mut found = Vec::new();
     for rule in written().filter(keeps_out) {
@@ -126,6 +136,7 @@ pub(crate) fn idle_limits(rules: &[Rule]) -> Vec<Diagnostic> {
             other.layer() == rule.layer()
                 && other.effect == Verdict::Allow
                 && other.limits().is_none()
+                && !narrowed(other)
                 && act_covers(other.effect, other.act(), rule.act())
         };
         let Some(wide) = written().find(lets) else { continue };
@@ -168,8 +179,10 @@ fn dead_among(rules: &[Rule], index: &Index) -> Vec<Diagnostic> {
         }
         let near = index.near(rules, rule.act());
         let denies = near.iter().filter_map(|number| rules.get(*number));
-        let over =
-            denies.filter(|deny| deny.effect == Verdict::Deny && act_covers(deny.effect, deny.act(), rule.act()));
+        let over = denies.filter(|deny| {
+            let whole = deny.terms.as_ref().is_none_or(|terms| terms.admits_all());
+            deny.effect == Verdict::Deny && whole && act_covers(deny.effect, deny.act(), rule.act())
+        });
         // The complaint names the deny that is easiest to change: one of the same file first.
         let Some(deny) = over.min_by_key(|deny| (deny.origin.file != rule.origin.file, deny.layer() != Layer::Builtin))
         else {

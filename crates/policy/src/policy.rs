@@ -3,9 +3,10 @@
 //! Promises: P14 (the same rules and the same request give the same answer; the digest names the rules).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use bailiwick_model::{
-    AbsPath, Budget, Digest, HostPattern, Layer, Request, Resource, ResourcePattern, RuleRef, Verb, Verdict,
+    AbsPath, Budget, Digest, HostPattern, Layer, Request, Resource, ResourcePattern, RuleRef, Totals, Verb, Verdict,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -13,9 +14,11 @@ use crate::cedar::{self, Engine};
 use crate::combine::tree_verbs;
 use crate::diagnostic::Diagnostic;
 use crate::index::Index;
+use crate::relations::Relations;
 use crate::remembered::Remembered;
 use crate::rule::{Rule, host_of};
 use crate::settings::Settings;
+use crate::tool::judging::Circumstances;
 use crate::trees::Trees;
 
 /// Where a rule was written: all that follows from it shares its budget.
@@ -40,6 +43,8 @@ pub struct Policy {
     digest: Digest,
     warnings: Vec<Diagnostic>,
     budgets: HashMap<Written, (usize, Budget)>,
+    relations: Option<Arc<Relations>>,
+    totals: HashMap<Written, (String, Arc<Totals>)>,
     carriers: BTreeSet<String>,
 }
 
@@ -57,12 +62,40 @@ fn digest_of(rules: &[Rule], settings: &Settings, granting: &[Layer]) -> Digest 
             limits if limits.is_none() => String::new(),
             limits => format!(" {limits:?}"),
         };
-        format!("{} {} {}{limits}", rule.layer(), rule.effect.as_str(), rule.act())
+        let terms = rule
+            .terms
+            .as_ref()
+            .map_or_else(String::new, |terms| format!(" {terms} {:?}", terms.compiled));
+        format!(
+            "{} {} {}{limits}{terms}",
+            rule.layer(),
+            rule.effect.as_str(),
+            rule.act()
+        )
     };
     let lines: BTreeSet<String> = rules.iter().map(line).collect();
     lines.iter().for_each(|line| part(line));
     part(&format!("{settings:?}"));
     Digest(hash.finalize().into())
+}
+
+/// The totals of rules, each under a name that stays the same while its act does.
+fn totals_of(rules: &[Rule]) -> HashMap<Written, (String, Arc<Totals>)> {
+    let mut all = HashMap::new();
+    let mut seen: HashMap<(Layer, String), usize> = HashMap::new();
+    for rule in rules {
+        let Some(totals) = &rule.limits().totals else { continue };
+        let act = rule.act().to_string();
+        let place = seen.entry((rule.layer(), act.clone())).or_insert(0);
+        *place = place.saturating_add(1);
+        let name = match *place {
+            1 => act,
+            nth => format!("{act} #{nth}"),
+        };
+        all.entry(written(&rule.origin))
+            .or_insert((name, Arc::new(totals.clone())));
+    }
+    all
 }
 
 impl Policy {
@@ -93,12 +126,14 @@ impl Policy {
             remembered: Remembered::default(),
             denies_addresses: rules.iter().any(names_address),
             digest: digest_of(&rules, &settings, &granting),
+            warnings: Vec::new(),
+            totals: totals_of(&rules),
             rules,
             settings,
             granting,
             engine,
-            warnings: Vec::new(),
             budgets,
+            relations: None,
             carriers: BTreeSet::new(),
         })
     }
@@ -112,6 +147,21 @@ impl Policy {
     pub(crate) fn carried_by(mut self, carriers: BTreeSet<String>) -> Self {
         self.carriers = carriers;
         self
+    }
+
+    /// Says who people are.
+    pub(crate) fn knowing(mut self, relations: Option<Arc<Relations>>) -> Self {
+        self.relations = relations;
+        self
+    }
+
+    /// Who people are, where rules ask.
+    pub(crate) fn relations(&self) -> Option<&Relations> {
+        self.relations.as_deref()
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     pub(crate) fn carriers(&self) -> &BTreeSet<String> {
@@ -145,6 +195,15 @@ impl Policy {
             return None;
         }
         self.budgets.get(&written(rule)).copied()
+    }
+
+    /// What calls may come to in all by the rule that is written there, and its name: that of its act, and which of that act it
+    /// is in its layer.
+    pub fn totals(&self, rule: &RuleRef) -> Option<(String, Arc<Totals>)> {
+        if self.totals.is_empty() {
+            return None;
+        }
+        self.totals.get(&written(rule)).cloned()
     }
 
     pub(crate) fn denies_addresses(&self) -> bool {
@@ -211,14 +270,19 @@ impl Policy {
     }
 
     /// The schema of those policies.
-    pub fn schema() -> &'static str {
-        cedar::SCHEMA
+    pub fn schema(&self) -> String {
+        cedar::schema_of(&self.rules)
     }
 
     /// The rules that the request satisfies, found through the index.
     pub(crate) fn satisfied(&self, request: &Request) -> Result<Vec<usize>, String> {
+        self.satisfied_in(request, Circumstances::default())
+    }
+
+    /// The same, where it is known what time it is.
+    pub(crate) fn satisfied_in(&self, request: &Request, circumstances: Circumstances) -> Result<Vec<usize>, String> {
         let candidates = self.index.candidates(&self.rules, request);
-        let ask = || {
+        let among = |candidates: &[usize]| {
             let parents: HashSet<_> = candidates
                 .iter()
                 .filter_map(|number| self.engine.target(*number).cloned())
@@ -227,9 +291,12 @@ impl Policy {
                 .satisfied(request, candidates.iter().copied(), parents)
                 .map_err(|fault| fault.to_string())
         };
+        let ask = || self.satisfied_by_call(request, &candidates, circumstances, among);
         match &request.resource {
             // A path may be what a rule names, and a name that is the whole resource; all else is only in what rules name.
-            Resource::File(_) | Resource::Tree(_) | Resource::Secret(_) | Resource::Command(_) => ask(),
+            Resource::File(_) | Resource::Tree(_) | Resource::Secret(_) | Resource::Command(_) | Resource::Tool(_) => {
+                ask()
+            }
             Resource::Url(_) | Resource::Repository { .. } | Resource::Endpoint { .. } | Resource::Name(_) => {
                 self.remembered.satisfied(&request.verb, &candidates, ask)
             }
@@ -256,8 +323,11 @@ impl Policy {
                 parents.extend(self.engine.target(number).cloned());
             }
         }
-        self.engine
-            .satisfied(request, 0..self.rules.len(), parents)
-            .map_err(|fault| fault.to_string())
+        let all: Vec<usize> = (0..self.rules.len()).collect();
+        self.satisfied_by_call(request, &all, Circumstances::default(), |all| {
+            self.engine
+                .satisfied(request, all.iter().copied(), parents)
+                .map_err(|fault| fault.to_string())
+        })
     }
 }

@@ -15,6 +15,9 @@ pub(crate) const SIGN_IN: &str = "sign-in";
 /// The preset of a command that a broker runs. Nobody names it.
 pub(crate) const BROKER: &str = "broker";
 
+/// The preset of what a tool server may do besides what its table names.
+pub(crate) const SERVER: &str = "server";
+
 /// Presets by name. `base` is what the others share.
 const PRESETS: &[(&str, &str)] = &[
     ("base", include_str!("../presets/base.toml")),
@@ -27,6 +30,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("npm", include_str!("../presets/registries/npm.toml")),
     ("debian", include_str!("../presets/registries/debian.toml")),
     (BROKER, include_str!("../presets/broker.toml")),
+    (SERVER, include_str!("../presets/server.toml")),
     (SIGN_IN, include_str!("../presets/sign-in.toml")),
     (CEILING, include_str!("../presets/ceiling.toml")),
 ];

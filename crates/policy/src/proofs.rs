@@ -292,6 +292,11 @@ proptest! {
             toolchains: Vec::new(),
             found: None,
         preset: None,
+        lock: None,
+        person_lock: None,
+        pinning: false,
+        relations: None,
+        mandate: None,
             anchors: anchors(),
         };
         let file = SourceFile { name: "bailiwick.toml".into(), text };

@@ -100,11 +100,13 @@ fn is_kept(request: &Request) -> bool {
         | Resource::File(_)
         | Resource::Tree(_)
         | Resource::Command(_)
-        | Resource::Secret(_) => false,
+        | Resource::Secret(_)
+        | Resource::Tool(_) => false,
     };
     let brief = |argument: &Argument| match argument {
         Argument::Text(text) => text.len() <= LONGEST,
         Argument::Whole(_) | Argument::Flag(_) | Argument::Address(_) => true,
+        Argument::Number(_) | Argument::Null | Argument::List(_) | Argument::Fields(_) => false,
     };
     short && request.label.is_empty() && request.arguments.values().all(brief)
 }

@@ -6,6 +6,8 @@
 //! a tunnel to the same host and port either; a command starts its own helpers; `localhost`, `127.0.0.1` and `[::1]` name one machine.
 //! Not here: what a rule may not say (`judge`), files (`document`), matching many rules (`index`).
 
+use std::sync::Arc;
+
 use bailiwick_gate::Reading;
 use bailiwick_model::{
     ANY_PORT, Act, Capability, Code, Host, HostPattern, Layer, Limits, Reason, Request, Resource, ResourcePattern,
@@ -14,6 +16,7 @@ use bailiwick_model::{
 
 use crate::combine::by_rule;
 use crate::preset::is_registry;
+use crate::tool::terms::Terms;
 
 /// A rule in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct Rule {
     pub reason: Option<String>,
     /// The act that was written, when this rule only follows from it.
     pub follows_from: Option<String>,
+    /// What it says of calls of tools.
+    pub(crate) terms: Option<Arc<Terms>>,
     act: Act,
 }
 
@@ -113,6 +118,7 @@ impl Rule {
             },
             reason: reason.map(Into::into),
             follows_from: (place > 0).then(|| text.clone()),
+            terms: None,
             act,
         };
         acts.into_iter().enumerate().map(rule).collect()
@@ -138,6 +144,7 @@ pub(crate) fn covers(effect: Verdict, act: &Act, verb: &Verb, resource: &Resourc
             }
             (ResourcePattern::Endpoint { host, .. }, Resource::Name(name)) => host.covers(name),
             (ResourcePattern::Secret(own), Resource::Secret(name)) => own.covers(name),
+            (ResourcePattern::Tool(own), Resource::Tool(tool)) => own.covers(tool),
             (ResourcePattern::AnyCommand, Resource::Command(_)) => true,
             (ResourcePattern::Command(own), Resource::Command(command)) => match effect {
                 Verdict::Allow => {
@@ -159,7 +166,8 @@ pub(crate) fn host_of(act: &Act) -> Option<&HostPattern> {
         ResourcePattern::Path(_)
         | ResourcePattern::AnyCommand
         | ResourcePattern::Command(_)
-        | ResourcePattern::Secret(_) => None,
+        | ResourcePattern::Secret(_)
+        | ResourcePattern::Tool(_) => None,
     }
 }
 
@@ -172,7 +180,8 @@ fn with_host(act: &Act, to: &HostPattern) -> Act {
         ResourcePattern::Path(_)
         | ResourcePattern::AnyCommand
         | ResourcePattern::Command(_)
-        | ResourcePattern::Secret(_) => {}
+        | ResourcePattern::Secret(_)
+        | ResourcePattern::Tool(_) => {}
     }
     act
 }

@@ -11,11 +11,14 @@ use bailiwick_model::{
 };
 
 use crate::broker::Broker;
+use crate::mandate::Mandate;
 use crate::opened::opened;
 use crate::outward::{Device, Published};
 use crate::oversight::{Oversight, ProgramApprover};
+use crate::relations::RelationsFrom;
 use crate::rule::Rule;
 use crate::secret::Secret;
+use crate::tool::server::Server;
 
 /// A port of this machine that a rule names: served at the same port inside the fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +95,12 @@ pub struct Settings {
     pub loopback_ports: Vec<LoopbackPort>,
     /// Commands that run outside.
     pub brokers: Vec<Broker>,
+    /// Where it stands who people are and what they are responsible for.
+    pub relations: Option<RelationsFrom>,
+    /// The errand that the task runs for.
+    pub mandate: Option<Mandate>,
+    /// What offers tools.
+    pub servers: Vec<Server>,
     /// Secrets by name.
     pub secrets: BTreeMap<String, Secret>,
     /// Hosts and ports that rules of the context allow by their full name.
@@ -149,6 +158,9 @@ impl Settings {
         self.devices.extend(other.devices);
         self.roots.extend(other.roots);
         self.brokers.extend(other.brokers);
+        self.servers.extend(other.servers);
+        self.mandate = other.mandate.or(self.mandate.take());
+        self.relations = other.relations.or(self.relations.take());
         self.secrets.extend(other.secrets);
         for pattern in other.private {
             if !self.private.contains(&pattern) {

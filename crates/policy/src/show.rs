@@ -11,7 +11,13 @@ impl Policy {
     /// The rules in force by layer: what each layer allows, asks and denies, and by which line of which file.
     pub fn layers(&self) -> String {
         let mut out = String::new();
-        for layer in [Layer::Builtin, Layer::Machine, Layer::Person, Layer::Context] {
+        for layer in [
+            Layer::Builtin,
+            Layer::Machine,
+            Layer::Person,
+            Layer::Context,
+            Layer::Mandate,
+        ] {
             let own: Vec<_> = self.rules().iter().filter(|rule| rule.layer() == layer).collect();
             if own.is_empty() && !self.granting_layers().contains(&layer) {
                 continue;
@@ -20,6 +26,7 @@ impl Policy {
                 Layer::Builtin => "never overridden",
                 _ if !self.granting_layers().contains(&layer) => "only denies",
                 Layer::Context => "what this context is granted",
+                Layer::Mandate => "what this errand may do outside",
                 _ => "the most that a context may be granted",
             };
             let _ = writeln!(out, "{layer} ({role})");
@@ -43,8 +50,18 @@ impl Policy {
                     if !rule.limits().is_none() {
                         let _ = writeln!(out, "          with {}", rule.limits());
                     }
+                    if let Some(terms) = &rule.terms {
+                        let _ = writeln!(out, "          {terms}");
+                    }
                     self.show_broker(rule, &mut out);
                 }
+            }
+            out.push('\n');
+        }
+        for server in &self.settings().servers {
+            let _ = writeln!(out, "server {}  {}", server.name, server.origin);
+            for line in server.told() {
+                let _ = writeln!(out, "  {line}");
             }
             out.push('\n');
         }

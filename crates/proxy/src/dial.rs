@@ -192,6 +192,7 @@ impl Gate {
             | Obligation::RequestBody { .. }
             | Obligation::Answer { .. }
             | Obligation::PinKey { .. }
+            | Obligation::Tool(_)
             | Obligation::Hide { .. }
             | Obligation::Guard { .. }
             | Obligation::Ask { .. } => true,
@@ -293,6 +294,7 @@ fn duties_of(obligations: &[Obligation], asked: &Request, scheme: Option<Scheme>
             | Obligation::RequestBody { .. }
             | Obligation::Answer { .. }
             | Obligation::PinKey { .. }
+            | Obligation::Tool(_)
             | Obligation::Hide { .. }
             | Obligation::Guard { .. }
             | Obligation::Ask { .. } => return None,

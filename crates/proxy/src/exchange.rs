@@ -70,7 +70,8 @@ impl Bounds {
             | Obligation::DialAddress { .. }
             | Obligation::MatchServerName
             | Obligation::Inject { .. }
-            | Obligation::PinKey { .. } => false,
+            | Obligation::PinKey { .. }
+            | Obligation::Tool(_) => false,
         }
     }
 

@@ -21,7 +21,6 @@ mod config;
 mod cuts;
 mod dial;
 mod dns;
-mod door;
 mod exchange;
 mod forward;
 mod greeting;

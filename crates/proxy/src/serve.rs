@@ -12,6 +12,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bailiwick_line::{Came, Door};
 use bailiwick_model::{Code, Host, Scheme};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -28,7 +29,6 @@ use crate::certificates::{CertificateFault, Issuer};
 use crate::channel::{Channel, ChannelFault};
 use crate::config::{Config, Service};
 use crate::dial::Gate;
-use crate::door::{Came, Door};
 use crate::forward::{Body, whole};
 use crate::intercept::Openings;
 use crate::limits;

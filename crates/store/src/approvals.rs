@@ -1,11 +1,11 @@
-//! Questions that wait, grants, and how often the like was asked.
+//! Questions that wait, grants, how often the like was asked, and what calls have come to.
 //!
 //! A question and a grant are kept whole, as JSON: they are read back whole or not at all. What is looked for or changed by
 //! itself stands in a column.
 //! Promises: P4 (a row that cannot be read is a fault), P8 (a grant is read back as just what was given).
 
 use bailiwick_gate::desk::Likes;
-use bailiwick_gate::{GrantRow, StoreFault, Waiting};
+use bailiwick_gate::{Counted, CountedKey, GrantRow, StoreFault, Waiting};
 use bailiwick_model::{Answered, ContextId, DecisionId, GrantId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -122,6 +122,42 @@ pub(crate) fn likes(worker: &Worker, context: &ContextId, kind: &str) -> Result<
         }
     }
     Ok(likes)
+}
+
+pub(crate) fn put_counted(worker: &Worker, key: &CountedKey, counted: &Counted) -> Result<(), StoreFault> {
+    let (key, text) = (key.clone(), text_of(worker, counted)?);
+    worker.run(async move |connection| {
+        let sql = "INSERT INTO counted (scope, rule, value) VALUES ($1, $2, $3)
+            ON CONFLICT (scope, rule) DO UPDATE SET value = excluded.value";
+        let query = sqlx::query(sql).bind(key.scope).bind(key.rule).bind(text);
+        query.execute(connection).await?;
+        Ok(())
+    })
+}
+
+pub(crate) fn drop_counted(worker: &Worker, key: &CountedKey) -> Result<(), StoreFault> {
+    let key = key.clone();
+    worker.run(async move |connection| {
+        let sql = "DELETE FROM counted WHERE scope = $1 AND rule = $2";
+        sqlx::query(sql)
+            .bind(key.scope)
+            .bind(key.rule)
+            .execute(connection)
+            .await?;
+        Ok(())
+    })
+}
+
+pub(crate) fn counted(worker: &Worker) -> Result<Vec<(CountedKey, Counted)>, StoreFault> {
+    let rows: Vec<(String, String, String)> = worker.run(async |connection| {
+        let sql = "SELECT scope, rule, value FROM counted ORDER BY scope, rule";
+        sqlx::query_as(sql).fetch_all(connection).await
+    })?;
+    let read_row = |(scope, rule, text): (String, String, String)| {
+        let counted = read(worker, "a total", &rule, &text)?;
+        Ok((CountedKey { scope, rule }, counted))
+    };
+    rows.into_iter().map(read_row).collect()
 }
 
 fn count_of(number: u64) -> i64 {

@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use bailiwick_gate::desk::Likes;
-use bailiwick_gate::{GrantRow, Store, StoreFault, TaskRow, TaskState, Waiting};
+use bailiwick_gate::{Counted, CountedKey, GrantRow, Store, StoreFault, TaskRow, TaskState, Waiting};
 use bailiwick_model::{Answered, ContextId, DecisionId, Digest, GrantId, Millis, TaskId};
 
 use worker::Worker;
@@ -196,6 +196,18 @@ impl Store for SqliteStore {
 
     fn drop_grant(&self, id: GrantId) -> Result<(), StoreFault> {
         approvals::drop_grant(&self.worker, id)
+    }
+
+    fn put_counted(&self, key: &CountedKey, counted: &Counted) -> Result<(), StoreFault> {
+        approvals::put_counted(&self.worker, key, counted)
+    }
+
+    fn drop_counted(&self, key: &CountedKey) -> Result<(), StoreFault> {
+        approvals::drop_counted(&self.worker, key)
+    }
+
+    fn counted(&self) -> Result<Vec<(CountedKey, Counted)>, StoreFault> {
+        approvals::counted(&self.worker)
     }
 
     fn grants(&self) -> Result<Vec<GrantRow>, StoreFault> {

@@ -214,6 +214,10 @@ fn read(
             let name = SecretName::parse(name).map_err(|e| usage(&e))?;
             Ok((ask(Verb::Use, Resource::Secret(name)), None))
         }
+        Verb::Call | Verb::Open | Verb::Prompt | Verb::Sample | Verb::Elicit | Verb::Roots | Verb::Accept => {
+            let tool = resource.parse().map_err(|e: bailiwick_model::ToolError| usage(&e))?;
+            Ok((ask(verb, Resource::Tool(tool)), None))
+        }
         // A line is read before this.
         Verb::Run | Verb::Broker => Err(form()),
         Verb::Read | Verb::Write | Verb::Create | Verb::Delete | Verb::Keep => file(verb, resource, here, home, root),

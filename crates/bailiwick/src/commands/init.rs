@@ -282,6 +282,11 @@ mod tests {
             toolchains: toolchains.to_vec(),
             found: None,
             preset: None,
+            lock: None,
+            person_lock: None,
+            pinning: false,
+            relations: None,
+            mandate: None,
             anchors: Anchors {
                 root: AbsPath::new("/home/dana/site").ok(),
                 home: AbsPath::new("/home/dana").unwrap(),

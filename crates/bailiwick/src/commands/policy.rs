@@ -74,7 +74,7 @@ pub fn show(args: &ShowArgs) -> Done {
             .collect();
         tellln!("{}", serde_json::json!({ "rules": rules }));
     } else if args.cedar {
-        tellln!("// schema\n{}\n// policies\n{}", Policy::schema(), policy.to_cedar());
+        tellln!("// schema\n{}\n// policies\n{}", policy.schema(), policy.to_cedar());
     } else if args.layers {
         crate::talk::tell(&visible_lines(&policy.layers()));
         tellln!("");

@@ -33,7 +33,7 @@ pub fn run(args: &TrustArgs) -> Done {
     };
     context.sources.project_trusted = true;
     let policy = context.load()?;
-    let digest = bailiwick_policy::trust_digest(&file);
+    let digest = bailiwick_policy::trust_digest(&file, context.sources.lock.as_ref());
     let mut link = Link::open(&places)?;
     link.say(&PersonCall::Trust {
         file: file.name.clone(),

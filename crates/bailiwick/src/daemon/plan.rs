@@ -335,7 +335,8 @@ fn protected(from: &Materials<'_>) -> Vec<Protected> {
             | Obligation::Inject { .. }
             | Obligation::RequestBody { .. }
             | Obligation::Answer { .. }
-            | Obligation::PinKey { .. } => continue,
+            | Obligation::PinKey { .. }
+            | Obligation::Tool(_) => continue,
         };
         let known = all.entry(pattern).or_insert(protection);
         *known = protection.max(*known);

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use bailiwick_gate::desk::Likes;
 use bailiwick_gate::{
-    Client, Clock, FrameReader, GateKind, GrantRow, Ledger, LedgerFault, Outcome, Passed, Pending, Random, Receipt,
-    Refusal, Reply, Settlement, Store, StoreFault, TaskRow, Waiting,
+    Client, Clock, Counted, CountedKey, FrameReader, GateKind, GrantRow, Ledger, LedgerFault, Outcome, Passed, Pending,
+    Random, Receipt, Refusal, Reply, Settlement, Store, StoreFault, TaskRow, Waiting,
 };
 use bailiwick_mediator::{Mediator, Rules, Session, TaskSpec};
 use bailiwick_model::{
@@ -109,6 +109,7 @@ impl Ledger for MemoryLedger {
 pub struct MemoryStore {
     pub given: Mutex<BTreeMap<GrantId, GrantRow>>,
     counts: Mutex<BTreeMap<(ContextId, String), Likes>>,
+    pub counted: Mutex<BTreeMap<CountedKey, Counted>>,
 }
 
 impl Store for MemoryStore {
@@ -167,6 +168,21 @@ impl Store for MemoryStore {
         likes.yes += u64::from(answer == Answered::Yes);
         likes.no += u64::from(answer == Answered::No);
         Ok(())
+    }
+    fn put_counted(&self, key: &CountedKey, counted: &Counted) -> Result<(), StoreFault> {
+        self.counted.lock().unwrap().insert(key.clone(), counted.clone());
+        Ok(())
+    }
+    fn drop_counted(&self, key: &CountedKey) -> Result<(), StoreFault> {
+        self.counted.lock().unwrap().remove(key);
+        Ok(())
+    }
+    fn counted(&self) -> Result<Vec<(CountedKey, Counted)>, StoreFault> {
+        let counted = self.counted.lock().unwrap();
+        Ok(counted
+            .iter()
+            .map(|(key, counted)| (key.clone(), counted.clone()))
+            .collect())
     }
     fn likes(&self, context: &ContextId, kind: &str) -> Result<Likes, StoreFault> {
         let counts = self.counts.lock().unwrap();

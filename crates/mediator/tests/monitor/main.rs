@@ -18,4 +18,5 @@ mod questions;
 mod redeem;
 mod standing;
 mod talking;
+mod totals;
 mod vectors;

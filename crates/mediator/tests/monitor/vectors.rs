@@ -156,6 +156,11 @@ fn load_all(texts: &RuleTexts) -> Result<Policy, String> {
         toolchains: Vec::new(),
         found: None,
         preset: None,
+        lock: None,
+        person_lock: None,
+        pinning: false,
+        relations: None,
+        mandate: None,
         anchors: anchors(),
     };
     bailiwick_policy::load(&sources, &*GRAMMARS).map_err(|wrong| format!("{wrong:?}"))
@@ -198,6 +203,7 @@ fn write(obligation: &Obligation) -> String {
         Obligation::Ask { pattern } => format!("ask {pattern}"),
         Obligation::DialAddress { address } => format!("dial {address}"),
         Obligation::MatchServerName => "match-server-name".into(),
+        Obligation::Tool(duty) => format!("{duty:?}"),
         Obligation::Inject { secret, place } => format!("inject {secret} as {place}"),
         Obligation::RequestBody { bytes, types } => match types.as_slice() {
             [] => format!("body {bytes}"),

@@ -284,10 +284,16 @@ fn settings_are_merged_over_the_layers() {
 
 #[test]
 fn trust_is_of_the_text_and_what_it_extends() {
-    let one = trust_digest(&file("bailiwick.toml", "extends = [\"coding\"]\n"));
-    assert_eq!(one, trust_digest(&file("elsewhere", "extends = [\"coding\"]\n")));
-    assert_ne!(one, trust_digest(&file("bailiwick.toml", "extends = [\"coding\"]\n\n")));
-    assert_ne!(one, trust_digest(&file("bailiwick.toml", "extends = [\"readonly\"]\n")));
+    let one = trust_digest(&file("bailiwick.toml", "extends = [\"coding\"]\n"), None);
+    assert_eq!(one, trust_digest(&file("elsewhere", "extends = [\"coding\"]\n"), None));
+    assert_ne!(
+        one,
+        trust_digest(&file("bailiwick.toml", "extends = [\"coding\"]\n\n"), None)
+    );
+    assert_ne!(
+        one,
+        trust_digest(&file("bailiwick.toml", "extends = [\"readonly\"]\n"), None)
+    );
 }
 
 #[test]

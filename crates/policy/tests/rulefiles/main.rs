@@ -8,11 +8,15 @@ mod documented;
 mod git;
 mod layers;
 mod limits;
+mod mandates;
 mod mistakes;
 mod network;
 mod oversight;
+mod people;
 mod profiles;
 mod secrets;
+mod servers;
+mod tools;
 
 use bailiwick_gate::AsWritten;
 use bailiwick_model::{AbsPath, Anchors, Decision, Request, Resource, TaskId, Verb};
@@ -35,6 +39,11 @@ pub(crate) fn sources() -> Sources {
         toolchains: Vec::new(),
         found: None,
         preset: None,
+        lock: None,
+        person_lock: None,
+        pinning: false,
+        relations: None,
+        mandate: None,
         anchors: anchors(),
     }
 }

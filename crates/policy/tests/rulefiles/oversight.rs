@@ -372,7 +372,10 @@ fn p4_mistakes_are_said_with_their_place_and_what_would_be_right() {
             "[oversight]\npresent = [\"* **\"]\n",
             "files in a tree that is granted are not decided about one by one",
         ),
-        ("[oversight]\npresent = [\"call bank/pay\"]\n", "`call`"),
+        (
+            "[oversight]\npresent = [\"call bank\"]\n",
+            "`call` does not go with `bank`",
+        ),
         (
             "[oversight]\npresent = [\"resolve a.test\"]\n",
             "`resolve a.test` only looks a name up",

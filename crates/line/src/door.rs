@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// Where connections come in.
 #[derive(Debug)]
-pub(crate) enum Door {
+pub enum Door {
     /// A socket that listens inside.
     Listening(TcpListener),
     /// Connections that were made already.
@@ -25,7 +25,7 @@ pub(crate) enum Door {
 
 impl Door {
     /// Looks what kind of socket it is.
-    pub(crate) fn of(socket: OwnedFd) -> io::Result<Self> {
+    pub fn of(socket: OwnedFd) -> io::Result<Self> {
         if sockopt::socket_domain(&socket)? == AddressFamily::UNIX {
             let channel = std::os::unix::net::UnixStream::from(socket);
             channel.set_nonblocking(true)?;
@@ -37,7 +37,7 @@ impl Door {
     }
 
     /// Waits for what comes next.
-    pub(crate) async fn accept(&self) -> io::Result<Came> {
+    pub async fn accept(&self) -> io::Result<Came> {
         match self {
             Self::Listening(listener) => listener
                 .accept()
@@ -61,7 +61,7 @@ impl Door {
 
 /// What comes in.
 #[derive(Debug)]
-pub(crate) enum Came {
+pub enum Came {
     /// A connection, and the address that it was made to where the supervisor made it.
     Connection(TcpStream, Option<SocketAddr>),
     /// The supervisor has refused something.

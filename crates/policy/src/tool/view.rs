@@ -1,0 +1,203 @@
+//! The arguments of one call as a condition sees them: typed by the tool's schema, and only what the condition looks at.
+//!
+//! Promises: P4 (a value of another kind, one that is missing or that Cedar cannot hold exactly, is a misfit, never left
+//! out), P5 (`200`, `200.0` and `2e2` are one number; `"200"` is none). Trust: the arguments are the agent's.
+//! Not here: the types (`shape`), what a misfit means for the answer (`judging`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bailiwick_model::{Argument, Decimal};
+use cedar_policy::{EntityUid, RestrictedExpression};
+
+use super::emit::{Path, Uses, in_cedar, pointer};
+use super::shape::{Fields, Kind, Shape};
+
+/// An argument that cannot be judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    /// Its name, with dots between names within each other.
+    pub argument: String,
+    /// What is wrong with it: for the person.
+    pub text: String,
+}
+
+impl Misfit {
+    pub fn of(path: &[String], says: &str) -> Self {
+        let argument = path.join(".");
+        Self {
+            text: format!("`{argument}` {says}"),
+            argument,
+        }
+    }
+}
+
+/// Finds what an id names.
+pub(crate) type Known<'a> = &'a dyn Fn(Kind, &str) -> Option<EntityUid>;
+
+/// What a condition sees.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub pairs: Vec<(String, RestrictedExpression)>,
+    /// What ids among the arguments name.
+    pub named: BTreeSet<(Kind, String)>,
+}
+
+/// Makes what a condition sees of these arguments.
+pub(crate) fn view(
+    args: &BTreeMap<String, Argument>,
+    fields: &Fields,
+    uses: &Uses,
+    known: Known<'_>,
+) -> Result<View, Misfit> {
+    let mut viewer = Viewer {
+        uses,
+        known,
+        named: BTreeSet::new(),
+    };
+    let own = viewer.fields(args, fields, &mut Vec::new(), false)?;
+    let mut pairs = vec![("args".to_owned(), own)];
+    if !uses.counted.is_empty() {
+        let mut counts = Vec::new();
+        for path in &uses.counted {
+            let count = count(args, path)?;
+            counts.push((pointer(path), RestrictedExpression::new_long(count)));
+        }
+        let counts = RestrictedExpression::new_record(counts).map_err(|_| Misfit::of(&[], "cannot be counted"))?;
+        pairs.push(("counts".into(), counts));
+    }
+    Ok(View {
+        pairs,
+        named: viewer.named,
+    })
+}
+
+/// How many entries a list has; none where there is no list.
+fn count(args: &BTreeMap<String, Argument>, path: &Path) -> Result<i64, Misfit> {
+    match value_at(args, path) {
+        None | Some(Argument::Null) => Ok(0),
+        Some(Argument::List(all)) => i64::try_from(all.len()).map_err(|_| Misfit::of(path, "has too many entries")),
+        Some(_) => Err(Misfit::of(path, "is no list")),
+    }
+}
+
+/// The value at a place.
+pub(crate) fn value_at<'a>(args: &'a BTreeMap<String, Argument>, path: &[String]) -> Option<&'a Argument> {
+    let (first, rest) = path.split_first()?;
+    let value = args.get(first)?;
+    match (rest.is_empty(), value) {
+        (true, value) => Some(value),
+        (false, Argument::Fields(inner)) => value_at(inner, rest),
+        (false, _) => None,
+    }
+}
+
+struct Viewer<'a> {
+    uses: &'a Uses,
+    known: Known<'a>,
+    named: BTreeSet<(Kind, String)>,
+}
+
+impl Viewer<'_> {
+    /// Whether all of what stands at a place is looked at, or only something in it; none for nothing.
+    fn wanted(&self, path: &[String]) -> Option<bool> {
+        let mut looked = self.uses.named.iter().chain(&self.uses.guarded).peekable();
+        let whole = looked.clone().any(|own| path.starts_with(own));
+        let inside = looked.any(|own| own.starts_with(path));
+        (whole || inside).then_some(whole)
+    }
+
+    fn fields(
+        &mut self,
+        args: &BTreeMap<String, Argument>,
+        fields: &Fields,
+        path: &mut Path,
+        whole: bool,
+    ) -> Result<RestrictedExpression, Misfit> {
+        let mut record = Vec::new();
+        for (name, field) in fields {
+            path.push(name.clone());
+            let wanted = if whole { Some(true) } else { self.wanted(path) };
+            if let (Some(whole), false) = (wanted, matches!(field.shape, Shape::Open(_))) {
+                match args.get(name) {
+                    Some(Argument::Null) if field.required => return Err(Misfit::of(path, "is null")),
+                    None if field.required => return Err(Misfit::of(path, "is missing")),
+                    None | Some(Argument::Null) => {}
+                    Some(value) => record.push((name.clone(), self.value(value, &field.shape, path, whole)?)),
+                }
+            }
+            path.pop();
+        }
+        RestrictedExpression::new_record(record).map_err(|_| Misfit::of(path, "stands twice"))
+    }
+
+    fn value(
+        &mut self,
+        value: &Argument,
+        shape: &Shape,
+        path: &mut Path,
+        whole: bool,
+    ) -> Result<RestrictedExpression, Misfit> {
+        let other = |path: &Path| Err(Misfit::of(path, &format!("is {}, not {}", kind(value), shape.told())));
+        Ok(match (shape, value) {
+            (Shape::Text(None), Argument::Text(text)) => RestrictedExpression::new_string(text.clone()),
+            (Shape::Text(Some(known)), Argument::Text(text)) if known.contains(text) => {
+                RestrictedExpression::new_string(text.clone())
+            }
+            (Shape::Whole, Argument::Whole(number)) => RestrictedExpression::new_long(*number),
+            (Shape::Whole, Argument::Number(number)) => match number.to_string().parse::<i64>() {
+                Ok(whole) => RestrictedExpression::new_long(whole),
+                Err(_) => return other(path),
+            },
+            (Shape::Number, Argument::Whole(number)) => decimal(Decimal::from(*number), path)?,
+            (Shape::Number, Argument::Number(number)) => decimal(*number, path)?,
+            (Shape::Flag, Argument::Flag(flag)) => RestrictedExpression::new_bool(*flag),
+            (Shape::List(of), Argument::List(all)) => {
+                let mut values = Vec::new();
+                for value in all {
+                    values.push(self.value(value, of, path, true)?);
+                }
+                RestrictedExpression::new_set(values)
+            }
+            (Shape::Fields(fields), Argument::Fields(inner)) => self.fields(inner, fields, path, whole)?,
+            (Shape::Known(kind), Argument::Text(id)) => self.id(*kind, id, path)?,
+            (Shape::Known(kind), Argument::Whole(id)) => self.id(*kind, &id.to_string(), path)?,
+            _ => return other(path),
+        })
+    }
+
+    fn id(&mut self, kind: Kind, id: &str, path: &Path) -> Result<RestrictedExpression, Misfit> {
+        match (self.known)(kind, id) {
+            Some(uid) => {
+                self.named.insert((kind, id.to_owned()));
+                Ok(RestrictedExpression::new_entity_uid(uid))
+            }
+            None => Err(Misfit::of(
+                path,
+                &format!("names no {} that relations know", kind.as_str()),
+            )),
+        }
+    }
+}
+
+fn decimal(number: Decimal, path: &Path) -> Result<RestrictedExpression, Misfit> {
+    match in_cedar(number) {
+        Some(text) => Ok(RestrictedExpression::new_decimal(text)),
+        None => Err(Misfit::of(
+            path,
+            "is a number that cannot be compared exactly: four places behind the point, and 15 digits before it",
+        )),
+    }
+}
+
+/// The kind of a value in words.
+pub(crate) fn kind(value: &Argument) -> &'static str {
+    match value {
+        Argument::Text(_) => "a text",
+        Argument::Whole(_) | Argument::Number(_) => "a number",
+        Argument::Flag(_) => "true or false",
+        Argument::Address(_) => "an address",
+        Argument::Null => "null",
+        Argument::List(_) => "a list",
+        Argument::Fields(_) => "an object",
+    }
+}

@@ -1,0 +1,88 @@
+//! What the agent is told when it may not: one line.
+//!
+//! Promises: P4 (a refusal is an answer, at once). Trust: the text goes to the agent. It holds a code, an id, what a
+//! person said to it, and what was wrong with what it sent: no rule, no reason of policy.
+
+use bailiwick_gate::Refusal;
+use bailiwick_model::{Code, DecisionId, visible};
+use rmcp::ErrorData;
+use rmcp::model::{CallToolResult, ContentBlock, ErrorCode};
+use serde_json::json;
+
+use crate::limits;
+
+/// The code of the protocol's error that stands for a refusal where there is no tool's result to carry it.
+const REFUSED: ErrorCode = ErrorCode(-32040);
+
+/// A refusal on its way to whoever asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Refused {
+    pub(crate) code: Code,
+    pub(crate) id: Option<DecisionId>,
+    why: Option<String>,
+    /// What a person said with it.
+    word: Option<String>,
+}
+
+impl Refused {
+    /// A refusal that is on record.
+    pub(crate) fn new(refusal: Refusal) -> Self {
+        Self {
+            code: refusal.code,
+            id: Some(refusal.id),
+            why: None,
+            word: refusal.word,
+        }
+    }
+
+    /// A refusal because the mediator does not answer: there is nobody to put it on record.
+    pub(crate) fn unavailable() -> Self {
+        Self {
+            code: Code::MediatorUnavailable,
+            id: None,
+            why: None,
+            word: None,
+        }
+    }
+
+    /// Adds a cause that the agent may know: what was wrong with what it sent, or that a server failed.
+    pub(crate) fn because(mut self, why: &str) -> Self {
+        self.why = Some(why.into());
+        self
+    }
+
+    /// The refusal as text.
+    pub(crate) fn text(&self, what: &str) -> String {
+        let plain = |text: &str| visible(&text.chars().take(limits::QUOTED).collect::<String>());
+        let id = self.id.map(|id| format!(" ({id})")).unwrap_or_default();
+        let why = self.why.as_deref().map(|why| format!(": {}", plain(why)));
+        let word = self.word.as_deref().map(|word| format!(": {}", plain(word)));
+        let mut text = format!(
+            "bailiwick refused this {what}: {}{id}{}{}",
+            self.code,
+            why.unwrap_or_default(),
+            word.unwrap_or_default()
+        );
+        if let (Code::TellMore, Some(id)) = (self.code, self.id) {
+            text.push_str(&format!(
+                "\nhint: answer with the tool `bailiwick__answer` (question `{id}`), then try again"
+            ));
+        }
+        text
+    }
+
+    /// The refusal as a tool's result.
+    pub(crate) fn result(&self) -> CallToolResult {
+        CallToolResult::error(vec![ContentBlock::text(self.text("call"))])
+    }
+
+    /// The refusal as an error of the protocol.
+    pub(crate) fn error(&self, what: &str) -> ErrorData {
+        let id = self.id.map(|id| id.to_string());
+        ErrorData::new(
+            REFUSED,
+            self.text(what),
+            Some(json!({ "code": self.code.as_str(), "id": id })),
+        )
+    }
+}

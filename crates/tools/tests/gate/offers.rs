@@ -1,0 +1,149 @@
+//! Resources, prompts and completions.
+
+use std::sync::Arc;
+
+use bailiwick_model::{Code, Obligation, ToolDuty};
+use serde_json::{Value, json};
+
+use crate::world::{Plan, Say, Script, Seen};
+
+/// A server of notes with two resources, a template and two prompts.
+fn notes() -> Script {
+    Arc::new(|mut lines| {
+        while let Some(message) = lines.next() {
+            if lines.usual(&message, &json!([])) {
+                continue;
+            }
+            let uri = &message["params"]["uri"];
+            match message["method"].as_str().unwrap() {
+                "resources/list" => lines.answer(
+                    &message,
+                    json!({"resources": [{"uri": "file:///a/one", "name": "one"}, {"uri": "file:///b/two", "name": "two"}]}),
+                ),
+                "resources/templates/list" => {
+                    lines.answer(&message, json!({"resourceTemplates": [{"uriTemplate": "file:///a/{name}", "name": "t"}]}));
+                }
+                "resources/read" => {
+                    let text = json!({"owner": "Ann", "secret": "hush"}).to_string();
+                    lines.answer(&message, json!({"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}));
+                }
+                "resources/subscribe" | "resources/unsubscribe" => {
+                    lines.answer(&message, json!({}));
+                    let told = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}});
+                    lines.say(&told);
+                }
+                "prompts/list" => {
+                    lines.answer(&message, json!({"prompts": [{"name": "summary", "arguments": [{"name": "of"}]}, {"name": "other"}]}));
+                }
+                "prompts/get" => {
+                    let text = format!("sum up {}", message["params"]["arguments"]["of"]);
+                    let content = json!({"type": "text", "text": text});
+                    lines.answer(&message, json!({"messages": [{"role": "user", "content": content}]}));
+                }
+                "completion/complete" => lines.answer(&message, json!({"completion": {"values": ["one", "two"]}})),
+                other => lines.fail(&message, other),
+            }
+        }
+    })
+}
+
+fn plan() -> Plan {
+    let acts = ["open notes/file:///a/**", "prompt notes/summary"];
+    Plan::new().server("notes", &acts, &json!([]), notes())
+}
+
+fn names(listed: &Value, list: &str, field: &str) -> Vec<String> {
+    let all = listed["result"][list].as_array().unwrap_or_else(|| panic!("{listed}"));
+    all.iter().map(|one| one[field].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn only_what_a_rule_shows_is_listed_under_names_that_tell_the_server() {
+    let world = plan().start(|_| Say::Allow);
+    let mut client = world.client();
+    let listed = client.request("resources/list", json!({}));
+    assert_eq!(names(&listed, "resources", "uri"), ["notes+file:///a/one"]);
+    let listed = client.request("resources/templates/list", json!({}));
+    assert_eq!(
+        names(&listed, "resourceTemplates", "uriTemplate"),
+        ["notes+file:///a/{name}"]
+    );
+    let listed = client.request("prompts/list", json!({}));
+    assert_eq!(names(&listed, "prompts", "name"), ["notes__summary"]);
+    assert_eq!(world.asked(), Vec::<String>::new());
+}
+
+#[test]
+fn p1_each_resource_and_prompt_is_asked_about_by_its_own_name() {
+    let world = plan().start(|request| match request.to_string().as_str() {
+        "open notes/file:///a/one" => Say::Under(vec![Obligation::Tool(ToolDuty::Redact {
+            paths: vec!["/secret".into()],
+        })]),
+        "prompt notes/summary" => Say::Ask(true),
+        _ => Say::Deny(Code::NoRule),
+    });
+    let mut client = world.client();
+    let read = client.request("resources/read", json!({"uri": "notes+file:///a/one"}));
+    let contents = &read["result"]["contents"][0];
+    assert_eq!(contents["uri"], "notes+file:///a/one", "{read}");
+    let text = contents["text"].as_str().unwrap();
+    assert!(text.contains("Ann") && !text.contains("hush"), "{text}");
+    let made = client.request(
+        "prompts/get",
+        json!({"name": "notes__summary", "arguments": {"of": "it"}}),
+    );
+    assert_eq!(made["result"]["messages"][0]["content"]["text"], "sum up \"it\"");
+    let reference = json!({"type": "ref/prompt", "name": "notes__summary"});
+    let params = json!({"ref": reference, "argument": {"name": "of", "value": "o"}});
+    let completed = client.request("completion/complete", params);
+    assert_eq!(completed["result"]["completion"]["values"], json!(["one", "two"]));
+    for (method, params) in [
+        ("resources/read", json!({"uri": "notes+file:///b/two"})),
+        ("resources/read", json!({"uri": "other+file:///a/one"})),
+        ("resources/read", json!({"uri": "file:///a/one"})),
+        ("resources/read", json!({"uri": "notes+file:///a/../b/two"})),
+        ("resources/read", json!({"uri": "notes+file:///a/%2e%2e/b/two"})),
+        ("resources/read", json!({"uri": "notes+file:///a/o ne"})),
+        ("prompts/get", json!({"name": "notes__other"})),
+        ("prompts/get", json!({"name": "summary"})),
+    ] {
+        let answer = client.request(method, params.clone());
+        let error = answer["error"]["message"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"));
+        assert!(
+            error.starts_with("bailiwick refused this request: "),
+            "{params}: {error}"
+        );
+    }
+    let settled = world
+        .seen()
+        .into_iter()
+        .filter(|seen| matches!(seen, Seen::Settled(true, _)))
+        .count();
+    assert_eq!(settled, 3);
+}
+
+#[test]
+fn a_client_hears_of_the_resources_that_it_asked_for_and_may_read() {
+    let world = plan().start(|request| match request.to_string().as_str() {
+        "open notes/file:///a/one" => Say::Allow,
+        _ => Say::Deny(Code::NoRule),
+    });
+    let mut client = world.client();
+    let mut other = world.client();
+    // Its session is known once it has been answered after the greeting.
+    other.request("resources/list", json!({}));
+    client.request("resources/list", json!({}));
+    let refused = client.request("resources/subscribe", json!({"uri": "notes+file:///a/two"}));
+    assert!(
+        refused["error"]["message"].as_str().unwrap().contains("no-rule"),
+        "{refused}"
+    );
+    let told = client.request("resources/subscribe", json!({"uri": "notes+file:///a/one"}));
+    assert!(told.get("result").is_some(), "{told}");
+    let heard = client.hear("notifications/resources/updated");
+    assert_eq!(heard["params"]["uri"], "notes+file:///a/one");
+    other.request("ping", json!({}));
+    assert!(other.heard.is_empty(), "{:?}", other.heard);
+}
