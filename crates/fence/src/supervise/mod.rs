@@ -228,7 +228,11 @@ impl Supervisor {
             Ok(Done::Descriptor(open, keep)) => match notify::hand(listener, id, open.as_fd(), keep) {
                 // The agent has as many open as it may, for instance.
                 Err(e) => notify::answer(listener, id, Err(e.raw_os_error().unwrap_or(libc::EIO))),
-                Ok(()) => Ok(()),
+                Ok(number) => {
+                    // Before it goes on: what is open for writing anywhere cannot be started (`ETXTBSY`).
+                    drop(open);
+                    notify::answer(listener, id, Ok(number))
+                }
             },
         };
         let _ = told;
