@@ -327,6 +327,8 @@ pub enum PersonAnswer {
     Ordered(Box<RunOrder>),
     /// Something was refused.
     Refused(Box<RefusedAct>),
+    /// Something was done of which rules want the person to be told: in plain words, safe to print.
+    Noticed(String),
     /// Something waits for a person.
     Waits(Box<Asked>),
     /// The task is attended. What comes along is as with `Started`.

@@ -10,12 +10,14 @@ use bailiwick_gate::{
     LedgerFault, Outcome, Pending, Permit, PermitTerms, Question, Receipt, Refusal, Settlement, digest_of,
 };
 use bailiwick_model::{
-    Code, Decision, DecisionId, Digest, Durability, Event, Millis, Nonce, Record, Request, TaskId, Verdict,
+    Code, Decision, DecisionId, Digest, Durability, Event, Millis, Nonce, Obligation, Record, Request, TaskId,
+    ToolDuty, Verdict, argument, visible,
 };
 
 use crate::decide::{Judged, judge};
 use crate::durability;
 use crate::monitor::{Mediator, unknown_task};
+use crate::offers::in_words;
 use crate::redeem;
 use crate::session::Asker;
 use crate::snapshot::{Purpose, Snapshot};
@@ -231,6 +233,7 @@ impl Mediator {
             uses: judged.uses,
             grant,
             redeemable: redeem::redeemable(request, &judged.decision),
+            notice: notice(request, &judged.decision),
         };
         state.reserve(nonce, open);
         Some((judged.decision, Some((nonce, deadline))))
@@ -301,6 +304,9 @@ impl Mediator {
             true => self.counting.settle(dues, settlement.passed, self.clock.now()),
             false => self.counting.give_back(dues),
         };
+        if let (true, Some(notice), Some(watcher)) = (settlement.done, &open.notice, self.watcher.get()) {
+            watcher.noticed(task.id, notice);
+        }
         let event = Event::Settled {
             id: open.decision,
             done: settlement.done,
@@ -348,6 +354,17 @@ impl bailiwick_gate::Mediator for Mediator {
     fn refused(&self, task: TaskId, code: Code, what: &str) -> Refusal {
         self.refuse(Some(task), code, what)
     }
+}
+
+/// What the person is told when a request has been done, where rules want that: whole, in visible form.
+fn notice(request: &Request, decision: &Decision) -> Option<Box<str>> {
+    let wanted = |duty: &Obligation| matches!(duty, Obligation::Tool(ToolDuty::Notify));
+    decision.obligations.iter().any(wanted).then(|| {
+        let did = in_words(&request.verb, &request.resource.to_string());
+        let args = request.arguments.get(argument::ARGS);
+        let args = args.map(|args| format!(" with {args}")).unwrap_or_default();
+        visible(&format!("{did}{args}")).into()
+    })
 }
 
 /// The head of a text, at most this many bytes, cut between characters.

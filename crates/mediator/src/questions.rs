@@ -41,6 +41,8 @@ pub trait Watcher: Send + Sync {
     fn ended(&self, id: DecisionId);
     /// What goes on under a permit of a task is to be cut off.
     fn cut(&self, task: TaskId, nonce: Nonce);
+    /// Something was done of which rules want the person to be told, in plain words.
+    fn noticed(&self, task: TaskId, what: &str);
     /// Something that people are shown has changed.
     fn moved(&self);
 }

@@ -64,6 +64,8 @@ pub(crate) struct Open {
     pub(crate) grant: Option<Grant>,
     /// What may be redeemed with it; none for all that puts no secret in.
     pub(crate) redeemable: Option<Box<Redeemable>>,
+    /// What the person is told when it was done, where rules want that.
+    pub(crate) notice: Option<Box<str>>,
 }
 
 /// The secrets of one permit that have not been redeemed, and the request that they are for.

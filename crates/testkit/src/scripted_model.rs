@@ -191,7 +191,7 @@ fn answer(heard: &Heard, turns: &[Turn]) -> (Answer, Option<ModelRequest>) {
         .unwrap_or(heard.target.contains(":streamGenerateContent"));
     let answer = match format {
         Format::Messages => messages(&turn, results.len(), model, streamed),
-        Format::Responses => responses(&turn, results.len(), model, streamed),
+        Format::Responses => responses(&turn, results.len(), model, streamed, namespace_of(&turn, &body)),
         Format::Generate => generated(&turn, streamed),
     };
     (answer, Some(request))
@@ -302,8 +302,32 @@ fn messages(turn: &Turn, number: usize, model: &str, streamed: bool) -> Answer {
     ])
 }
 
-fn responses(turn: &Turn, number: usize, model: &str, streamed: bool) -> Answer {
+/// The namespace that a wanted tool is offered in, and its name there; none where it is offered under its own name.
+fn namespace_of(turn: &Turn, body: &Value) -> Option<(String, String)> {
+    let Turn::Tool { name, .. } = turn else { return None };
+    let offered = body["tools"].as_array()?;
+    offered
+        .iter()
+        .filter(|tool| tool["type"] == "namespace")
+        .find_map(|space| {
+            let own = space["name"].as_str()?;
+            let rest = name.strip_prefix(own)?.trim_start_matches('_');
+            let inner = space["tools"].as_array()?;
+            let found = inner
+                .iter()
+                .filter_map(|tool| tool["name"].as_str())
+                .find(|tool| *tool == rest || *tool == name)?;
+            Some((own.to_owned(), found.to_owned()))
+        })
+}
+
+fn responses(turn: &Turn, number: usize, model: &str, streamed: bool, space: Option<(String, String)>) -> Answer {
     let item = match turn {
+        Turn::Tool { input, .. } if space.is_some() => json!({
+            "type": "function_call", "id": format!("fc_{number}"), "call_id": format!("call_{number:04}"),
+            "namespace": space.as_ref().map(|(space, _)| space), "name": space.as_ref().map(|(_, name)| name),
+            "arguments": input.to_string(), "status": "completed",
+        }),
         Turn::Tool { name, input } => json!({
             "type": "function_call", "id": format!("fc_{number}"), "call_id": format!("call_{number:04}"),
             "name": name, "arguments": input.to_string(), "status": "completed",

@@ -15,7 +15,10 @@ struct Comer;
 impl Hears for Comer {
     fn hears(&mut self, answer: PersonAnswer) -> Result<(), Failure> {
         match answer {
-            PersonAnswer::Attached(_) | PersonAnswer::Refused(_) | PersonAnswer::Waits(_) => Ok(()),
+            PersonAnswer::Attached(_)
+            | PersonAnswer::Refused(_)
+            | PersonAnswer::Waits(_)
+            | PersonAnswer::Noticed(_) => Ok(()),
             answer => choose::done(answer),
         }
     }

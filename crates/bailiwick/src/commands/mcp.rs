@@ -9,12 +9,15 @@ use std::process::ExitCode;
 
 use bailiwick_tools::Ends;
 
-use crate::daemon::plan::{TOKEN, TOOLS};
+use crate::daemon::plan::{TOKEN, TOOLS, TOOLS_FILE};
 use crate::failure::{Done, Failure};
 
 /// Runs the command.
 pub fn run() -> Done {
-    let told = std::env::var(TOOLS).ok().zip(std::env::var(TOKEN).ok());
+    let told = std::env::var(TOOLS)
+        .ok()
+        .zip(std::env::var(TOKEN).ok())
+        .or_else(written);
     let Some((address, token)) = told else {
         return Err(Failure::usage("there are no tools here: no rule names a server, or this is no inside of a bailiwick")
             .hint("outside, write `[[server]]` into bailiwick.toml, run `bailiwick tools pin`, and start the agent by `bailiwick run`"));
@@ -25,6 +28,23 @@ pub fn run() -> Done {
     bailiwick_tools::relay_inside(place, &token)
         .map_err(|e| Failure::fault(format!("the tool gate cannot be reached: {e}")))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same from the fence's file: many harnesses pass on none of their variables but a few, `HOME` among them.
+fn written() -> Option<(String, String)> {
+    // Where nothing can be mounted, it lies beside the scratch home.
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    let beside = home
+        .as_deref()
+        .and_then(std::path::Path::parent)
+        .map(|top| top.join("tools"));
+    let places = [Some(std::path::PathBuf::from(TOOLS_FILE)), beside];
+    let text = places
+        .into_iter()
+        .flatten()
+        .find_map(|place| std::fs::read_to_string(place).ok())?;
+    let (address, token) = text.trim_end().split_once('\n')?;
+    Some((address.to_owned(), token.to_owned()))
 }
 
 /// The body of the relay's process.

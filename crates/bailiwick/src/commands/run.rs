@@ -233,7 +233,10 @@ impl super::company::Hears for Told<'_> {
                     crate::talk::talk(&super::approve::waits(&waiting));
                 }
             }
-            PersonAnswer::Waits(_) => {}
+            PersonAnswer::Noticed(what) if !self.has_terminal => {
+                crate::talk::talk(&format!("bailiwick: it did: {what}\n"))
+            }
+            PersonAnswer::Waits(_) | PersonAnswer::Noticed(_) => {}
             PersonAnswer::Failed(fault) => {
                 return Err(not_started(&fault, &self.program));
             }

@@ -48,28 +48,46 @@ impl Bell {
     }
 }
 
+/// What a bell is rung for.
+#[derive(Debug, Clone)]
+enum Rung {
+    /// A question waits, of this sentence.
+    Question(String),
+    /// This was done.
+    Done(String),
+}
+
 /// Rings the bells, from a thread of its own: a session that does not answer holds up nothing else.
 #[derive(Debug, Default)]
 pub struct Ringer {
-    line: Mutex<Option<SyncSender<(Bell, String)>>>,
+    line: Mutex<Option<SyncSender<(Bell, Rung)>>>,
 }
 
 impl Ringer {
     /// Tells of a question. Where too many wait to be told, they are told together anyway.
     pub fn tell(&self, bell: &Bell, asked: &Asked) {
+        self.put(bell, Rung::Question(sentence(&asked.sentence)));
+    }
+
+    /// Tells of something that was done.
+    pub fn say(&self, bell: &Bell, what: &str) {
+        self.put(bell, Rung::Done(sentence(what)));
+    }
+
+    fn put(&self, bell: &Bell, rung: Rung) {
         let mut line = lock(&self.line);
         let line = line.get_or_insert_with(|| {
             let (line, questions) = sync_channel(IN_LINE);
             std::thread::spawn(move || ring_all(&questions));
             line
         });
-        let _ = line.try_send((bell.clone(), sentence(asked)));
+        let _ = line.try_send((bell.clone(), rung));
     }
 }
 
 /// The sentence, safe, and cut with a mark.
-fn sentence(asked: &Asked) -> String {
-    let begin: String = asked.sentence.chars().take(SENTENCE.saturating_add(1)).collect();
+fn sentence(text: &str) -> String {
+    let begin: String = text.chars().take(SENTENCE.saturating_add(1)).collect();
     let safe = bailiwick_tui::safe(&begin);
     let cut: String = safe.chars().take(SENTENCE).collect();
     if cut.len() < safe.len() {
@@ -79,13 +97,23 @@ fn sentence(asked: &Asked) -> String {
     }
 }
 
-fn ring_all(questions: &Receiver<(Bell, String)>) {
+fn ring_all(questions: &Receiver<(Bell, Rung)>) {
     let mut last: HashMap<String, u32> = HashMap::new();
-    while let Ok((bell, sentence)) = questions.recv() {
-        let mut told: HashMap<String, (String, usize)> = HashMap::from([(bell.address, (sentence, 1))]);
-        while let Ok((bell, sentence)) = questions.try_recv() {
-            let (_, count) = told.entry(bell.address).or_insert((sentence, 0));
-            *count = count.saturating_add(1);
+    while let Ok(first) = questions.recv() {
+        let mut told: HashMap<String, (String, usize)> = HashMap::new();
+        for (bell, rung) in std::iter::once(first).chain(questions.try_iter()) {
+            match rung {
+                Rung::Question(sentence) => {
+                    let (_, count) = told.entry(bell.address).or_insert((sentence, 0));
+                    *count = count.saturating_add(1);
+                }
+                // Each stands by itself, in the place of nothing.
+                Rung::Done(what) => {
+                    if let Err(e) = ring(&bell.address, 0, &what, 0) {
+                        talkln!("bailiwick: a notification could not be shown: {e}");
+                    }
+                }
+            }
         }
         for (address, (sentence, count)) in told {
             let before = last.get(&address).copied().unwrap_or_default();
@@ -129,6 +157,7 @@ fn ring(address: &str, before: u32, sentence: &str, count: usize) -> zbus::Resul
 /// What stands there.
 fn told(sentence: &str, count: usize, markup: bool) -> (String, String) {
     let head = match count {
+        0 => "Your agent did something".to_owned(),
         1 => "A question waits for you".to_owned(),
         several => format!("{several} questions wait for you"),
     };
@@ -136,10 +165,11 @@ fn told(sentence: &str, count: usize, markup: bool) -> (String, String) {
         true => sentence.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"),
         false => sentence.to_owned(),
     };
-    (
-        head,
-        format!("{sentence}\n`bailiwick approve` shows it whole, and answers it."),
-    )
+    let then = match count {
+        0 => "`bailiwick log show` has it whole.",
+        _ => "`bailiwick approve` shows it whole, and answers it.",
+    };
+    (head, format!("{sentence}\n{then}"))
 }
 
 #[cfg(test)]

@@ -27,6 +27,9 @@ pub const PROXY_PORT: u16 = 3128;
 /// Where the tool gate listens inside.
 pub const TOOLS_PORT: u16 = 3129;
 
+/// Where programs without these variables find the same, each on a line of its own.
+pub const TOOLS_FILE: &str = "/run/bailiwick/tools";
+
 /// The variable that says where tools are called, and the one that says what must be known for it.
 pub const TOOLS: &str = "BAILIWICK_TOOLS";
 pub const TOKEN: &str = "BAILIWICK_TOOLS_TOKEN";
@@ -117,6 +120,8 @@ struct Own {
     /// opens them, so that where nothing is mounted they lie in scratch.
     git: AbsPath,
     ignored: AbsPath,
+    /// Where tools are called and what must be known for it, for programs whose variables were taken from them.
+    tools: AbsPath,
     /// All roots that programs believe, and those that they believe beside their own.
     whole: AbsPath,
     beside: AbsPath,
@@ -137,6 +142,7 @@ impl Own {
                     handover,
                     git: AbsPath::new("/etc/gitconfig").ok()?,
                     ignored: AbsPath::new("/etc/gitignore").ok()?,
+                    tools: AbsPath::new(TOOLS_FILE).ok()?,
                     whole: AbsPath::new("/run/bailiwick/roots.pem").ok()?,
                     beside: AbsPath::new("/run/bailiwick/task-root.pem").ok()?,
                 })
@@ -149,6 +155,7 @@ impl Own {
                     scratch: vec![top.clone(), home.clone(), temporary.clone(), handover.clone()],
                     git: below("gitconfig")?,
                     ignored: below("gitignore")?,
+                    tools: below("tools")?,
                     whole: below("roots.pem")?,
                     beside: below("task-root.pem")?,
                     home,
@@ -530,6 +537,7 @@ fn files(from: &Materials<'_>, own: &Own) -> Vec<(AbsPath, Content)> {
         text("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n".into()),
         Some((own.git.clone(), git.into())),
         from.order.git.ignored.clone().map(|ignored| (own.ignored.clone(), ignored.into())),
+        from.token.map(|token| (own.tools.clone(), format!("http://127.0.0.1:{TOOLS_PORT}/mcp\n{token}\n").into())),
     ]
     .into_iter()
     .flatten()

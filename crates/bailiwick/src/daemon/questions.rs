@@ -36,6 +36,7 @@ enum Happened {
     Waits(Box<Waiting>),
     Ended(DecisionId),
     Cut(TaskId, Nonce),
+    Noticed(TaskId, String),
 }
 
 /// Counts what changes on the approving side, and knows who watches.
@@ -126,6 +127,10 @@ impl Watcher for Teller {
         self.pass(Happened::Cut(task, nonce));
     }
 
+    fn noticed(&self, task: TaskId, what: &str) {
+        self.pass(Happened::Noticed(task, what.into()));
+    }
+
     fn moved(&self) {
         self.moved.bump();
     }
@@ -154,6 +159,15 @@ fn keep(daemon: &Arc<Daemon>, happened: &Receiver<Happened>, tell: &SyncSender<B
                 kept
             }
             Happened::Ended(id) => daemon.store.drop_question(id),
+            Happened::Noticed(task, what) => {
+                if let Some(handle) = lock(&daemon.running).get(&task).cloned() {
+                    if let Some(bell) = &handle.bell {
+                        daemon.ringer.say(bell, &what);
+                    }
+                    handle.attendance.say(&PersonAnswer::Noticed(what));
+                }
+                Ok(())
+            }
             Happened::Cut(task, nonce) => {
                 daemon.brokered.cut(task, nonce);
                 Ok(())

@@ -294,7 +294,17 @@ impl Reader<'_> {
                 "read" => self.rules(item, Verdict::Allow, Section::Read),
                 "write" => self.rules(item, Verdict::Allow, Section::Write),
                 "network" => self.rules(item, Verdict::Allow, Section::Network),
-                "keep" => keep = self.flag(item, "keep"),
+                "keep" => {
+                    keep = self.flag(item, "keep");
+                    if keep {
+                        let hint = "take it out, and name a folder under `write`: what a server writes elsewhere ends with its task";
+                        self.error(
+                            item.span(),
+                            "`keep` needs a home for servers, which this build does not have",
+                            Some(hint.into()),
+                        );
+                    }
+                }
                 "environment" => self.table(item, key, span, |reader, values| {
                     environment = reader.server_variables(values);
                 }),

@@ -34,6 +34,8 @@ pub(crate) struct Terms {
     pub redact: Vec<String>,
     /// Parts of results that the agent gets as handles.
     pub present: Vec<String>,
+    /// Arguments in which the agent may give a handle, which is opened for the tool.
+    pub reveal: Vec<String>,
     /// Most rows, and most bytes, of results.
     pub cap: Option<(Option<u64>, Option<u64>)>,
     /// Most tokens that a model writes for a server.
@@ -121,6 +123,10 @@ impl Terms {
         if !self.present.is_empty() {
             let paths = self.present.clone();
             duties.push(Obligation::Tool(ToolDuty::Present { paths }));
+        }
+        if !self.reveal.is_empty() {
+            let paths = self.reveal.clone();
+            duties.push(Obligation::Tool(ToolDuty::Reveal { paths }));
         }
         if let Some(most) = self.tokens {
             duties.push(Obligation::Tool(ToolDuty::Tokens { most }));
@@ -307,6 +313,7 @@ impl fmt::Display for Terms {
         parts.extend(self.notify.then(|| "you are told".to_owned()));
         let list = |what: &str, all: &[String]| (!all.is_empty()).then(|| format!("{what} {}", all.join(", ")));
         parts.extend(list("without", &self.redact));
+        parts.extend(list("opens handles in", &self.reveal));
         parts.extend(list(
             "as handles:",
             &self.present.iter().map(|path| shown(path)).collect::<Vec<_>>(),

@@ -33,6 +33,7 @@ const KEYS: &[&str] = &[
     "record_reason",
     "notify",
     "redact",
+    "reveal",
     "cap",
     "present",
     "refers",
@@ -224,6 +225,7 @@ impl Reader<'_> {
                 "record_reason" => terms.record_reason = self.flag(item, key),
                 "notify" => terms.notify = self.flag(item, key),
                 "redact" => terms.redact = self.pointers(item, key),
+                "reveal" => terms.reveal = self.pointers(item, key),
                 "cap" => self.table(item, key, span, |reader, table| terms.cap = reader.cap(table)),
                 "present" => match (
                     item.as_str(),
