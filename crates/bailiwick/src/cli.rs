@@ -104,6 +104,17 @@ enum Command {
     /// Show, give, narrow or revoke grants: yeses that hold for more than one request
     #[command(subcommand)]
     Grants(GrantsCommand),
+    /// Show which tools of servers there are here, and take what servers offer
+    #[command(subcommand)]
+    Tools(commands::tools::ToolsCommand),
+    /// Show what calls of tools have come to
+    #[command(subcommand)]
+    Budgets(commands::budgets::BudgetsCommand),
+    /// Write or check a mandate: what one errand may do
+    #[command(subcommand)]
+    Mandate(commands::mandate::MandateCommand),
+    /// Inside: the tools of all servers, as one server on input and output
+    Mcp,
     /// Inside: say something to the person about a question
     Tell(TellArgs),
     /// Show all that waits and runs on a web page of this machine
@@ -190,6 +201,12 @@ pub struct RunArgs {
     /// Say what was refused, why, and what line would allow it: at once without a terminal, else at the end
     #[arg(long)]
     pub explain_denials: bool,
+    /// Under this mandate: of what has effects outside, only what it says
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub mandate: Option<PathBuf>,
+    /// With a mandate: a value that it leaves open
+    #[arg(long, value_name = "NAME=VALUE", requires = "mandate")]
+    pub set: Vec<String>,
     /// Keep this file up to date with how the run does, as JSON
     #[arg(long, value_name = "FILE")]
     pub status_file: Option<PathBuf>,
@@ -673,7 +690,12 @@ pub fn run() -> Done {
     };
     let anywhere = matches!(
         typed.command,
-        Command::Last(_) | Command::Tell(_) | Command::Hook(_) | Command::Completions(_) | Command::Man(_)
+        Command::Last(_)
+            | Command::Tell(_)
+            | Command::Mcp
+            | Command::Hook(_)
+            | Command::Completions(_)
+            | Command::Man(_)
     );
     if commands::last::is_inside() && !anywhere {
         return Err(commands::last::only_outside());
@@ -685,6 +707,10 @@ pub fn run() -> Done {
         Command::Approve(args) => commands::approve::run(&args),
         Command::Approver(command) => commands::approver::run(&command),
         Command::Grants(command) => commands::grants::run(&command),
+        Command::Tools(command) => commands::tools::run(&command),
+        Command::Budgets(command) => commands::budgets::run(&command),
+        Command::Mandate(command) => commands::mandate::run(&command),
+        Command::Mcp => commands::mcp::run(),
         Command::Tell(args) => commands::tell::run(&args),
         Command::Console(args) => commands::console::run(&args),
         Command::Give(args) => commands::give::run(&args),

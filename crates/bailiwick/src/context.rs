@@ -4,12 +4,12 @@
 //! only narrows until its very content is trusted.
 //! See: DESIGN, "Rules people write": nearest `bailiwick.toml`, else the top of the git work tree, else the folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bailiwick_commands::Grammars;
 use bailiwick_gate::Store;
-use bailiwick_model::{AbsPath, Anchors, ContextId};
-use bailiwick_policy::{Diagnostic, Policy, SourceFile, Sources};
+use bailiwick_model::{AbsPath, Anchors, ContextId, Digest, Layer, Request, Resource, TaskId, Verb, Verdict};
+use bailiwick_policy::{Diagnostic, MandateText, Policy, RelationsText, SourceFile, Sources};
 
 use crate::failure::{Exit, Failure};
 use crate::git::repository::Repository;
@@ -17,8 +17,12 @@ use crate::places::{MACHINE_RULES, Places};
 
 /// The name of a project's rule file.
 pub const RULE_FILE: &str = "bailiwick.toml";
+
 /// The file beside it in which is pinned what servers say of their tools.
 pub const LOCK_FILE: &str = "bailiwick.lock";
+
+/// Largest lock file, in bytes.
+const MAX_LOCK_FILE: u64 = 4 * 1024 * 1024;
 
 /// Largest rule file, in bytes.
 const MAX_RULE_FILE: u64 = 1024 * 1024;
@@ -34,6 +38,8 @@ pub struct Context {
     pub tables: Vec<SourceFile>,
     /// Where git keeps what belongs to this place.
     pub repository: Repository,
+    /// The folder of the person's own rules.
+    config: PathBuf,
 }
 
 impl Context {
@@ -51,13 +57,9 @@ impl Context {
                 .map_err(|e| Failure::usage(e.to_string()))?
                 .to_path_buf(),
         )?;
-        let lock = read_rule_file(
-            &root
-                .join(LOCK_FILE)
-                .map_err(|e| Failure::usage(e.to_string()))?
-                .to_path_buf(),
-        )?;
         let repository = Repository::of(&root);
+        let lock = read_text_file(&root.to_path_buf().join(LOCK_FILE), MAX_LOCK_FILE)?;
+        let person_lock = read_text_file(&places.config.join(LOCK_FILE), MAX_LOCK_FILE)?;
         // A linked work tree is trusted with the rules of the one that it is linked to, when they are the same.
         let main = repository.main.as_ref().and_then(|main| main.join(RULE_FILE).ok());
         let mut trusted = false;
@@ -84,13 +86,13 @@ impl Context {
             person,
             project,
             project_trusted: trusted,
-            profiles,
-            preset: None,
             lock,
-            person_lock: read_rule_file(&places.config.join(LOCK_FILE))?,
+            person_lock,
             pinning: false,
             relations: None,
             mandate: None,
+            profiles,
+            preset: None,
             found: repository.rules.clone(),
             toolchains: crate::toolchains::recognized(&root.to_path_buf()),
             anchors: Anchors {
@@ -98,12 +100,63 @@ impl Context {
                 home: places.home.clone(),
             },
         };
-        Ok(Self {
+        let context = Self {
             root,
             tables: read_rule_folder(&places.config.join("commands"))?,
             sources,
             repository,
-        })
+            config: places.config.clone(),
+        };
+        context.related()
+    }
+
+    /// The same place with what is known of people, where its rules look at that: read now, from a file that no agent of this
+    /// place may change.
+    fn related(mut self) -> Result<Self, Failure> {
+        let files = self.sources.person.iter().chain(&self.sources.machine);
+        if !files
+            .chain(&self.sources.project)
+            .any(|file| file.text.contains("relations"))
+        {
+            return Ok(self);
+        }
+        let Ok(policy) = self.clone().surveying().load() else {
+            // What is wrong with the rules is said where they are loaded.
+            return Ok(self);
+        };
+        let Some(relations) = policy.settings().relations.clone() else {
+            return Ok(self);
+        };
+        let Some(path) = relations.from.strip_prefix("file:") else {
+            return Err(Failure::usage(format!(
+                "`[relations]`: `{}` cannot be read by this build",
+                relations.from
+            ))
+            .hint("write `from = \"file:people.toml\"`, and have the file kept up to date"));
+        };
+        let pattern = self
+            .sources
+            .anchors
+            .path(path)
+            .map_err(|e| Failure::usage(e.to_string()))?;
+        let place = pattern
+            .as_tree()
+            .ok_or_else(|| Failure::usage(format!("`{}` names no one file", relations.from)))?;
+        let file = read_rule_file(&place.to_path_buf())?
+            .ok_or_else(|| Failure::usage(format!("`[relations]`: there is no `{place}`")))?;
+        let write = Request::new(TaskId([0; 8]), Verb::Write, Resource::File(place.clone()));
+        if policy.evaluate(&write).verdict != Verdict::Deny {
+            return Err(
+                Failure::usage(format!("`{place}` says who may do what, and the agent may change it"))
+                    .hint("deny it under `[files]`, or keep it outside of what the agent may write"),
+            );
+        }
+        self.sources.relations = Some(RelationsText {
+            file,
+            read_at: bailiwick_gate::Clock::now(&crate::daemon::SteadyClock::default()),
+            user: crate::places::account().map(|account| account.name).unwrap_or_default(),
+        });
+        Ok(self)
     }
 
     /// The same place with one preset for this run, in place of what its rules allow.
@@ -111,6 +164,79 @@ impl Context {
     pub fn with_preset(mut self, preset: Option<String>) -> Self {
         self.sources.preset = preset;
         self
+    }
+
+    /// The same place while what servers offer is being accepted: that rules are about tools that were not is no mistake then.
+    #[must_use]
+    pub fn surveying(mut self) -> Self {
+        self.sources.pinning = true;
+        self
+    }
+
+    /// The same place under a mandate.
+    #[must_use]
+    pub fn under(mut self, mandate: Option<MandateText>) -> Self {
+        self.sources.mandate = mandate;
+        self
+    }
+
+    /// What was accepted of the servers of a layer, the project's or the person's; empty where there is none.
+    pub fn lock_text(&self, layer: Layer) -> &str {
+        let lock = match layer {
+            Layer::Context => &self.sources.lock,
+            _ => &self.sources.person_lock,
+        };
+        lock.as_ref().map_or("", |lock| &lock.text)
+    }
+
+    /// The lock file of a layer.
+    pub fn lock_place(&self, layer: Layer) -> PathBuf {
+        match layer {
+            Layer::Context => self.root.to_path_buf().join(LOCK_FILE),
+            _ => self.config.join(LOCK_FILE),
+        }
+    }
+
+    /// The same place with another lock file.
+    #[must_use]
+    pub fn with_lock(&self, layer: Layer, text: String) -> Self {
+        let mut again = self.clone();
+        let name = self.lock_place(layer).display().to_string();
+        let lock = Some(SourceFile { name, text });
+        match layer {
+            Layer::Context => again.sources.lock = lock,
+            _ => again.sources.person_lock = lock,
+        }
+        again
+    }
+
+    /// Writes a lock file: whole, in the place of what was there.
+    pub fn write_lock(&self, layer: Layer, text: &str) -> Result<(), Failure> {
+        use std::io::Write as _;
+        let place = self.lock_place(layer);
+        let fault = |e: std::io::Error| {
+            Failure::fault(format!("{} cannot be written: {e}", place.display()))
+                .hint("see that the folder is yours and has room")
+        };
+        // Never through a link that somebody has put there.
+        let temporary = place.with_file_name(format!(".{LOCK_FILE}.{}", std::process::id()));
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+            .map_err(fault)?;
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        written.and_then(|()| std::fs::rename(&temporary, &place)).map_err(|e| {
+            let _ = std::fs::remove_file(&temporary);
+            fault(e)
+        })
+    }
+
+    /// What trust in the project's rules stands on: the file, and the digest of it and of what it names.
+    pub fn trusted_by(&self) -> Option<(String, Digest)> {
+        let file = self.sources.project.as_ref()?;
+        let digest = bailiwick_policy::trust_digest(file, self.sources.lock.as_ref());
+        Some((file.name.clone(), digest))
     }
 
     /// Compiles the rules; every mistake in them is told.
@@ -285,14 +411,19 @@ fn read_rule_folder(folder: &Path) -> Result<Vec<SourceFile>, Failure> {
 
 /// Reads one rule file; none when it does not exist.
 pub fn read_rule_file(path: &Path) -> Result<Option<SourceFile>, Failure> {
+    read_text_file(path, MAX_RULE_FILE)
+}
+
+/// Reads a file of at most so many bytes; none where there is none.
+pub fn read_text_file(path: &Path, most: u64) -> Result<Option<SourceFile>, Failure> {
     let refuse = |cause: String| {
         Failure::usage(format!("cannot read `{}`: {cause}", path.display()))
             .hint("a rule file that cannot be read is never taken for absent")
     };
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => return Err(refuse("it is not a file".into())),
-        Ok(found) if found.len() > MAX_RULE_FILE => {
-            return Err(refuse(format!("it is larger than {MAX_RULE_FILE} bytes")));
+        Ok(found) if found.len() > most => {
+            return Err(refuse(format!("it is larger than {most} bytes")));
         }
         Ok(_) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && path.symlink_metadata().is_err() => return Ok(None),

@@ -225,6 +225,7 @@ fn came_to(event: &Event) -> (&'static str, Tone) {
         Event::Trusted { .. } => ("trust", Tone::Plain),
         Event::HandedIn { .. } | Event::NotHandedIn { .. } => ("give", Tone::Plain),
         Event::Published { .. } => ("port", Tone::Plain),
+        Event::Recounted { .. } => ("budget", Tone::Plain),
         Event::Opened { .. } => ("log", Tone::Plain),
         Event::HoursOver { .. } => ("hours", Tone::Bad),
         Event::Enrolled { .. } => ("approver", Tone::Plain),

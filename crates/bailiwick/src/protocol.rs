@@ -1,13 +1,13 @@
 //! What the person's commands and the daemon say to each other, on the daemon's path socket.
 
 use bailiwick_gate::desk::{Answer, Approver, Asked, Closed, DeskFault, Granted, Terms};
-use bailiwick_gate::{FenceReport, LaunchFault};
-use bailiwick_model::{AbsPath, ContextId, Decision, DecisionId, GrantId, Level, Request, TaskId};
-use bailiwick_policy::Published;
+use bailiwick_gate::{Counted, CountedKey, FenceReport, LaunchFault};
+use bailiwick_model::{AbsPath, ContextId, Decision, DecisionId, GrantId, Level, Millis, Request, TaskId};
+use bailiwick_policy::{MandateText, Published, SourceFile};
 use serde::{Deserialize, Serialize};
 
 /// The version of these frames.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// This build: version, and what tells one build of a version from another.
 pub fn build() -> String {
@@ -156,6 +156,22 @@ pub enum PersonCall {
         /// Who waits; none for the person whose daemon this is.
         by: Option<Approver>,
     },
+    /// Has servers that the rules of a folder name started, and asks what they offer.
+    Survey {
+        /// The folder.
+        directory: AbsPath,
+        /// The person's environment, where secrets may come from.
+        environment: Vec<(String, String)>,
+        /// The servers' names; none for all.
+        servers: Vec<String>,
+    },
+    /// Asks what calls of tools have come to.
+    Counted,
+    /// Begins a total anew.
+    Recount {
+        /// Which.
+        key: CountedKey,
+    },
     /// Asks how the daemon does.
     Status,
     /// Asks for a fresh checkpoint.
@@ -218,6 +234,33 @@ pub struct RunOrder {
     pub explain: bool,
     /// False when nobody is to be asked: what would be asked is a no at once.
     pub ask: bool,
+    /// The mandate that it runs under.
+    #[serde(default)]
+    pub mandate: Option<MandateOrder>,
+}
+
+/// One errand, with the values that the person has set in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MandateOrder {
+    /// The file, for messages.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+    /// The values, by name.
+    pub values: std::collections::BTreeMap<String, String>,
+}
+
+impl MandateOrder {
+    /// The mandate, first used at this time.
+    pub fn used(self, first_used: Millis) -> MandateText {
+        let (name, text) = (self.file, self.text);
+        MandateText {
+            file: SourceFile { name, text },
+            values: self.values,
+            first_used,
+        }
+    }
 }
 
 /// Something that was refused.
@@ -317,6 +360,10 @@ pub enum PersonAnswer {
     Grants(Vec<Granted>),
     /// The answer to `Grant`, `Covered`, `Narrow` and `Revoke`: the grant, or what is left of it.
     Granted(Result<Option<Box<Granted>>, DeskFault>),
+    /// The answer to `Survey`: JSON in a descriptor that comes along.
+    Surveyed,
+    /// The answer to `Counted`.
+    Counted(Vec<(CountedKey, Counted)>),
     /// The answer to `Changed`: the moment now.
     Changed(u64),
     /// The answer to `Status`.

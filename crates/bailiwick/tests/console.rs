@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bailiwick_testkit::{Bailiwick, Chromium, Done, Look, Origin, Tab, at_level_process, finish, is_root, skip};
+use bailiwick_testkit::{
+    Answer, Bailiwick, Chromium, Done, Look, Origin, Root, Tab, at_level_process, finish, is_root, skip,
+};
 
 /// A console that runs, with its first link. Dropped, it ends.
 struct Console {
@@ -141,6 +143,49 @@ fn p8_an_answer_in_the_browser_reaches_a_request_that_is_held() {
             tab.text("main")
         );
         assert_eq!(tab.troubles(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn p8_an_answer_in_the_browser_reaches_an_https_request_that_is_held() {
+    let Some(browser) = browser() else { return };
+    for kit in [Bailiwick::new(), Bailiwick::as_ordinary_user()] {
+        let root = Root::new();
+        let origin = Origin::over_tls(&root, &["api.test"], |heard| {
+            Answer::text(200, format!("reached {}", heard.target))
+        });
+        let port = origin.port();
+        kit.write_home("root.pem", root.pem());
+        kit.write_home(
+            ".config/bailiwick/rules.toml",
+            "extends = [\"ceiling\"]\n[network]\nroots = [\"~/root.pem\"]\n",
+        );
+        let text = format!(
+            "[network]\nask = [\"GET https://api.test:{port}/**\"]\n[network.hosts]\n\"api.test\" = \"127.0.0.1\"\n"
+        );
+        rules(&kit, &text);
+        let console = Console::start(&kit);
+        let tab = enter(&browser, &console.link);
+        let url = format!("https://api.test:{port}/deep/path?q=1");
+        let run = begin(&kit, &format!("curl -sS -m 60 '{url}'"));
+        tab.wait("#list > li a");
+        tab.click("#list > li a");
+        tab.wait("#say-yes");
+        // What is inside the connection is shown: method, path and query.
+        let shown = tab.text("#whole");
+        assert!(shown.contains("/deep/path") && shown.contains("api.test"), "{shown}");
+        assert!(origin.requests().is_empty());
+        say_yes(&tab);
+        assert_eq!(run.join().unwrap().ok().stdout, "reached /deep/path?q=1");
+        // No fails the next one.
+        let run = begin(&kit, &format!("curl -sS -m 60 -w '%{{http_code}}' '{url}'"));
+        tab.wait("#list > li:not(.gone) a");
+        tab.click("#list > li:not(.gone) a");
+        tab.click("#no button");
+        tab.wait(".told");
+        let said = run.join().unwrap().ok().stdout;
+        assert!(said.contains("answered-no") && said.ends_with("403"), "{said}");
+        assert_eq!(origin.requests().len(), 1);
     }
 }
 

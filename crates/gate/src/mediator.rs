@@ -46,6 +46,9 @@ pub struct Refusal {
     pub id: DecisionId,
     /// The kind of denial.
     pub code: Code,
+    /// The arguments of a call that are at fault, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
     /// What a person said to the agent with it, in visible form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
@@ -54,7 +57,12 @@ pub struct Refusal {
 impl Refusal {
     /// A denial without a word.
     pub fn new(id: DecisionId, code: Code) -> Self {
-        Self { id, code, word: None }
+        Self {
+            id,
+            code,
+            arguments: Vec::new(),
+            word: None,
+        }
     }
 }
 
@@ -62,6 +70,10 @@ impl Refusal {
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({})", self.code, self.id)?;
+        if !self.arguments.is_empty() {
+            let names: Vec<String> = self.arguments.iter().map(|name| format!("`{name}`")).collect();
+            write!(f, ", see {}", names.join(", "))?;
+        }
         match &self.word {
             Some(word) => write!(f, ": {word}"),
             None => Ok(()),

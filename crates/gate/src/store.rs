@@ -59,6 +59,9 @@ pub trait Store: Send + Sync {
     /// How often the like was asked in a context, and what became of it.
     fn likes(&self, context: &ContextId, kind: &str) -> Result<Likes, StoreFault>;
 
+    /// When a mandate was first used, by its digest: now, where it never was.
+    fn first_use(&self, mandate: &Digest, now: Millis) -> Result<Millis, StoreFault>;
+
     /// Keeps what calls of tools have come to by a rule, in the place of what was kept before.
     fn put_counted(&self, key: &CountedKey, counted: &Counted) -> Result<(), StoreFault>;
 

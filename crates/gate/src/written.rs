@@ -48,6 +48,11 @@ impl Written {
         self.digest
     }
 
+    /// How many bytes its JSON has: one that is longer than a frame cannot be asked about.
+    pub fn bytes(&self) -> usize {
+        self.json.len()
+    }
+
     /// Its JSON.
     pub(crate) fn json(&self) -> &[u8] {
         &self.json

@@ -11,7 +11,8 @@ use bailiwick_authority::act_within;
 use bailiwick_gate::desk::{Answer, Approver, Closed, DeskFault, Granted, Known, Offer, Scope, Terms};
 use bailiwick_gate::{LedgerFault, Pending, Refusal, Waiting};
 use bailiwick_model::{
-    Act, Answered, Code, DecisionId, Digest, Durability, Event, GrantId, Millis, Reason, Record, Verdict, visible,
+    Act, Answered, Argument, Code, DecisionId, Digest, Durability, Event, GrantId, Millis, Reason, Record, TaskId,
+    Verdict, argument, visible,
 };
 use bailiwick_policy::FOUR_EYES;
 
@@ -58,6 +59,9 @@ impl Mediator {
             self.close(held, Answered::Lapsed);
             return Err(DeskFault::Unknown(id));
         }
+        let request = &held.waiting.request;
+        let choice = request.arguments.get(argument::CHOICE).cloned();
+        let chosen = choice.map(|choice| (request.task, choice));
         let closed = match wish {
             Wish::No(word) => self.deny(held, Answered::No, word, by),
             Wish::More(word) => {
@@ -69,7 +73,29 @@ impl Mediator {
             Wish::Second { .. } => Err(DeskFault::Unknown(id)),
         };
         self.ended(id);
+        if let Ok(Closed {
+            answer: Some(Answered::Yes),
+            ..
+        }) = &closed
+        {
+            self.leave_the_others(chosen.as_ref(), by);
+        }
         closed
+    }
+
+    /// Where one of several was chosen, the others are not.
+    fn leave_the_others(&self, chosen: Option<&(TaskId, Argument)>, by: &Approver) {
+        let Some((task, choice)) = chosen else { return };
+        let other = |held: &Held| {
+            let request = &held.waiting.request;
+            request.task == *task && request.arguments.get(argument::CHOICE) == Some(choice)
+        };
+        while let Some(held) = self.questions.take_first(other) {
+            let id = held.waiting.id;
+            // Whoever asked hears it also when the record of it fails: then by that fault's code.
+            let _ = self.deny(held, Answered::No, Some("another of the options was chosen".into()), by);
+            self.ended(id);
+        }
     }
 
     /// Keeps the first of two yeses: on record, then with the question, which waits on.

@@ -49,7 +49,8 @@ struct Sealed {
 enum Draft {
     Allow(Arc<Task>, PermitTerms),
     Ask(Decision, Millis),
-    Deny(Code),
+    /// With the names of arguments that are at fault.
+    Deny(Code, Vec<String>),
 }
 
 impl Sealed {
@@ -57,7 +58,7 @@ impl Sealed {
     fn asks(&self) -> Option<&Decision> {
         match &self.draft {
             Draft::Ask(decision, _) => Some(decision),
-            Draft::Allow(..) | Draft::Deny(_) => None,
+            Draft::Allow(..) | Draft::Deny(..) => None,
         }
     }
 
@@ -71,7 +72,10 @@ impl Sealed {
             }
             (Draft::Allow(..), Ok(_)) => deny(Code::UnknownTask),
             (Draft::Ask(_, deadline), Ok(_)) => Outcome::Ask(Question { id: self.id, deadline }),
-            (Draft::Deny(code), Ok(_)) => deny(code),
+            (Draft::Deny(code, arguments), Ok(_)) => Outcome::Deny(Refusal {
+                arguments,
+                ..Refusal::new(self.id, code)
+            }),
             (Draft::Allow(task, terms), Err(_)) => {
                 let mut state = task.state();
                 if let Some(open) = state.close(&terms.nonce) {
@@ -81,7 +85,7 @@ impl Sealed {
                 }
                 deny(Code::LogUnavailable)
             }
-            (Draft::Ask(..) | Draft::Deny(_), Err(_)) => deny(Code::LogUnavailable),
+            (Draft::Ask(..) | Draft::Deny(..), Err(_)) => deny(Code::LogUnavailable),
         }
     }
 }
@@ -244,13 +248,13 @@ impl Mediator {
         let draft = match (decision.verdict, permit) {
             (Verdict::Allow, Some((task, terms))) => Draft::Allow(task, terms),
             // An allow comes with its permit; one without would be a fault.
-            (Verdict::Allow, None) => Draft::Deny(Code::Fault),
+            (Verdict::Allow, None) => Draft::Deny(Code::Fault, Vec::new()),
             (Verdict::Ask, _) => {
                 let patience = self.task(request.task).map_or(0, |task| task.patience);
                 let deadline = Millis(self.clock.now().0.saturating_add(patience));
                 Draft::Ask(decision.clone(), deadline)
             }
-            (Verdict::Deny, _) => Draft::Deny(decision.code),
+            (Verdict::Deny, _) => Draft::Deny(decision.code, self.at_fault(request, decision.code)),
         };
         let record = Record {
             time: self.clock.now(),
@@ -272,6 +276,12 @@ impl Mediator {
             durability,
             record,
         }
+    }
+
+    /// The names of arguments that an agent may be told of, where they are why it is denied.
+    fn at_fault(&self, request: &Request, code: Code) -> Vec<String> {
+        let task = self.task(request.task).filter(|_| code == Code::ArgumentsRefused);
+        task.map_or_else(Vec::new, |task| task.policy.arguments_at_fault(request))
     }
 
     /// Settles a permit of this task; nothing when it is not open here.

@@ -8,7 +8,7 @@
 //! Not here: what the rules mean (`policy`), reserving and recording (`commit`).
 
 use bailiwick_authority::Held;
-use bailiwick_model::{Capability, Code, Decision, Obligation, Reason, Request, Verdict};
+use bailiwick_model::{Capability, Code, Decision, Obligation, Reason, Request, Verdict, argument};
 
 use bailiwick_policy::{FOUR_EYES, Moment};
 
@@ -59,6 +59,7 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
         no_flow(request, snapshot),
         Some(rules),
         conditions,
+        choice(request),
     ];
     let all = steps.into_iter().flatten().reduce(Decision::and);
     // The rules always answer, so there is always one; without one, nothing may be done.
@@ -121,6 +122,25 @@ fn no_authority(request: &Request, held: Option<Held>) -> Option<Decision> {
             Code::NoCapability,
             format!("the task holds nothing that covers `{request}`"),
         )
+    })
+}
+
+/// Of several calls a person is to choose one: none is made without their yes.
+fn choice(request: &Request) -> Option<Decision> {
+    request.arguments.contains_key(argument::CHOICE).then(|| {
+        let reason = Reason {
+            verdict: Verdict::Ask,
+            code: Code::ChoiceOffered,
+            rule: None,
+            text: "the agent leaves it to you which of several calls it makes: a yes to one is a no to the others"
+                .into(),
+        };
+        Decision {
+            verdict: Verdict::Ask,
+            code: Code::ChoiceOffered,
+            reasons: vec![reason],
+            obligations: Vec::new(),
+        }
     })
 }
 

@@ -70,7 +70,13 @@ fn tool_argument_fits(name: &str, value: &Argument) -> bool {
     match value {
         Argument::Fields(_) => name == argument::ARGS,
         Argument::Text(_) => {
-            let known = [argument::DEFINITION, argument::REASON, argument::OLD, argument::NEW];
+            let known = [
+                argument::DEFINITION,
+                argument::REASON,
+                argument::CHOICE,
+                argument::OLD,
+                argument::NEW,
+            ];
             known.contains(&name)
         }
         Argument::Whole(count) => name == argument::TOKENS && *count >= 0,

@@ -10,7 +10,7 @@ use bailiwick_authority::covers;
 use bailiwick_gate::desk::Offer;
 use bailiwick_model::{
     AbsPath, Act, Anchors, Capability, CommandPattern, HttpUrl, Millis, NormalForm, PathPattern, Reference, Request,
-    Resource, ResourcePattern, Verb, VerbPattern, visible,
+    Resource, ResourcePattern, Verb, VerbPattern, argument, visible,
 };
 
 /// Most offers of one question.
@@ -29,6 +29,10 @@ pub(crate) fn offers(request: &Request) -> Vec<Offer> {
         ),
     };
     let mut all = vec![itself];
+    // One of several is chosen for this once.
+    if request.arguments.contains_key(argument::CHOICE) {
+        return all;
+    }
     for wide in wider(request) {
         let known = |offer: &Offer| offer.acts == wide.acts;
         if all.len() < MAX_OFFERS && is_sound(&wide, request) && !all.iter().any(known) {

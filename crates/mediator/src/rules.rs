@@ -46,6 +46,11 @@ pub trait Rules: Send + Sync {
         None
     }
 
+    /// The arguments of a call for which no rule admits it.
+    fn arguments_at_fault(&self, _request: &Request) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Names the mandate in force, with the values that were set in it; none where there is none.
     fn mandate(&self) -> Option<Digest> {
         None
@@ -86,6 +91,14 @@ impl Rules for Policy {
 
     fn totals(&self, rule: &RuleRef) -> Option<(String, Arc<Totals>)> {
         Policy::totals(self, rule)
+    }
+
+    fn arguments_at_fault(&self, request: &Request) -> Vec<String> {
+        Policy::arguments_at_fault(self, request)
+    }
+
+    fn mandate(&self) -> Option<Digest> {
+        Policy::mandate(self).and_then(|mandate| mandate.digest)
     }
 
     fn digest(&self) -> Digest {

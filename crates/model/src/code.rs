@@ -133,6 +133,8 @@ codes! {
     ArgumentsRefused = "arguments-refused",
     /// The arguments of a call are not what the tool's schema says, or can be read in more than one way.
     ArgumentsMalformed = "arguments-malformed",
+    /// The agent leaves it to a person which of several calls it makes.
+    ChoiceOffered = "choice-offered",
     /// A rule wants to know why the call is made, and the call does not say.
     ReasonMissing = "reason-missing",
     /// What the server says of the tool is new or has changed: a person must see it first.

@@ -258,6 +258,15 @@ pub enum Event {
         /// The port on the loopback inside.
         inside: u16,
     },
+    /// A person had a total begin anew. On record before it is done.
+    Recounted {
+        /// The accountable person, as a user name or number.
+        principal: String,
+        /// Whose total it is.
+        scope: String,
+        /// The rule.
+        rule: String,
+    },
     /// A person handed a copy of a file in. On record before it is done.
     HandedIn {
         /// Where the copy is put, in the hand-over folder.

@@ -193,6 +193,8 @@ pub mod argument {
     pub const DEFINITION: &str = "definition";
     /// Why the agent says that it makes a call: a text.
     pub const REASON: &str = "reason";
+    /// What the options have in common of which a person is to choose one call: a text.
+    pub const CHOICE: &str = "choice";
     /// What a server said of a tool before, where it has changed: a text.
     pub const OLD: &str = "old";
     /// What a server says of a tool now: a text.

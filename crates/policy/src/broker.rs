@@ -137,6 +137,8 @@ pub fn load_broker(
         profiles: Vec::new(),
         toolchains: Vec::new(),
         preset: Some(BROKER.into()),
+        // Whether it runs is the mandate's matter; what it may do is its own.
+        mandate: None,
         ..sources.clone()
     };
     let mut loader = Loader::of(&sources, reading);

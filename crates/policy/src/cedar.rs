@@ -23,7 +23,14 @@ use crate::tool::judging::Seen;
 use crate::tool::shape::{Fields, Shape};
 
 /// The schema that every policy is validated against, strictly.
-pub(crate) const SCHEMA: &str = include_str!("../schema.cedarschema");
+pub(crate) const SCHEMA: &str = concat!(
+    include_str!("../schema.cedarschema"),
+    "\n",
+    include_str!("../calls.cedarschema")
+);
+
+/// The part of it that conditions on calls speak of.
+pub(crate) const OF_CALLS: &str = include_str!("../calls.cedarschema");
 
 /// Holds policies against the schema; the schema is read once.
 static VALIDATOR: LazyLock<Result<Validator, Fault>> = LazyLock::new(|| {

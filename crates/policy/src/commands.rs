@@ -107,7 +107,9 @@ impl Policy {
             own.any(|rule| rule.layer() == *layer && rule.effect == Verdict::Allow)
         };
         let narrows = |rule: &&Rule| is_any(rule) && rule.effect != Verdict::Allow;
-        if !self.granting_layers().iter().all(in_layer) || self.rules().iter().any(|rule| narrows(&rule)) {
+        // What starts in a fence is no matter of a mandate.
+        let mut layers = self.granting_layers().iter().filter(|layer| **layer != Layer::Mandate);
+        if !layers.all(in_layer) || self.rules().iter().any(|rule| narrows(&rule)) {
             return Judged::Everything;
         }
         let mut names = BTreeSet::new();

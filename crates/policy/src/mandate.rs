@@ -10,8 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiwick_model::{
-    Code, Decimal, Decision, Layer, Millis, Request, Resource, ResourcePattern, Verb, VerbPattern, Verdict,
+    Code, Decimal, Decision, Digest, Layer, Millis, Request, Resource, ResourcePattern, Verb, VerbPattern, Verdict,
 };
+use sha2::{Digest as _, Sha256};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use crate::diagnostic::{Diagnostic, Place, Severity, Span, suggest};
@@ -35,6 +36,24 @@ pub struct MandateText {
     pub first_used: Millis,
 }
 
+impl MandateText {
+    /// Names the errand: its text, and the values in it.
+    pub fn digest(&self) -> Digest {
+        let mut hash = Sha256::new();
+        let mut part = |text: &str| {
+            hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hash.update(text.as_bytes());
+        };
+        part("bailiwick mandate v1");
+        part(&self.file.text);
+        for (name, value) in &self.values {
+            part(name);
+            part(value);
+        }
+        Digest(hash.finalize().into())
+    }
+}
+
 /// A mandate in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mandate {
@@ -42,6 +61,8 @@ pub struct Mandate {
     pub purpose: Option<String>,
     /// When it ends.
     pub expires: Option<Millis>,
+    /// Names the errand: its text, and the values in it.
+    pub digest: Option<Digest>,
 }
 
 /// Templates of mandates, by name, with one line of what each is for.
@@ -162,7 +183,10 @@ impl Loader<'_> {
             Err(wrong) => return self.diagnostics.extend(wrong),
         };
         let (name, anchors) = (&mandate.file.name, &self.sources.anchors);
-        let (file, wrong) = Reader::read_mandate(name, &text, anchors, self.reading, mandate.first_used);
+        let (mut file, wrong) = Reader::read_mandate(name, &text, anchors, self.reading, mandate.first_used);
+        if let Some(own) = &mut file.settings.mandate {
+            own.digest = Some(mandate.digest());
+        }
         self.diagnostics.extend(wrong);
         let strange = file
             .rules

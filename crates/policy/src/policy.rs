@@ -231,8 +231,10 @@ impl Policy {
     ///
     /// Trees are nested or apart, so that what all layers grant together is made of trees that one of them names.
     pub fn tree_candidates(&self) -> Vec<(Verb, AbsPath)> {
+        // Files are no matter of a mandate.
+        let files = self.granting.iter().filter(|layer| **layer != Layer::Mandate);
         let mut named: BTreeMap<Layer, HashSet<(Verb, AbsPath)>> =
-            self.granting.iter().map(|layer| (*layer, HashSet::new())).collect();
+            files.map(|layer| (*layer, HashSet::new())).collect();
         for rule in self.rules.iter().filter(|rule| rule.effect == Verdict::Allow) {
             if let (ResourcePattern::Path(pattern), Some(trees)) = (&rule.act().resource, named.get_mut(&rule.layer()))
                 && let Some(tree) = pattern.as_tree()

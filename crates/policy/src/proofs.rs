@@ -92,6 +92,31 @@ fn git() -> impl Strategy<Value = (&'static str, &'static str)> {
     ])
 }
 
+/// Acts on what servers offer.
+fn tool(wild: bool) -> BoxedStrategy<String> {
+    let plain = prop_oneof![
+        Just("call a/x"),
+        Just("call a/x/y"),
+        Just("call b/x"),
+        Just("open a/x"),
+        Just("sample a"),
+        Just("roots b")
+    ];
+    match wild {
+        true => prop_oneof![
+            plain,
+            Just("call a/*"),
+            Just("call a/**"),
+            Just("call */x"),
+            Just("call *"),
+            Just("sample *")
+        ]
+        .prop_map(Into::into)
+        .boxed(),
+        false => plain.prop_map(Into::into).boxed(),
+    }
+}
+
 fn act(wild: bool) -> BoxedStrategy<String> {
     let open = if wild { 1 } else { 0 };
     let file =
@@ -134,6 +159,7 @@ fn act(wild: bool) -> BoxedStrategy<String> {
         }),
         1 => (host(wild), path(false), git()).prop_map(|(host, path, (method, service))| format!("{method} https://{host}{}/{service}", path.trim_end_matches('/'))),
         1 => host(wild).prop_map(|host| format!("resolve {host}")),
+        2 => tool(wild),
         2 => run.prop_map(Into::into),
     ]
     .boxed()

@@ -165,7 +165,7 @@ impl Channel {
                 if effect.cut.is_cut() {
                     effect.settle(false, "not begun");
                     let code = Code::PermitRefused;
-                    return Err(self.refused(Refusal { id, code, word: None }, request.to_string()));
+                    return Err(self.refused(Refusal::new(id, code), request.to_string()));
                 }
                 Ok(effect)
             }

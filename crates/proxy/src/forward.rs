@@ -396,6 +396,7 @@ fn past(effect: Effect, asked: &Request, why: &str) -> Refused {
 /// Refuses a request that was under way when what allowed it was revoked.
 fn revoked(effect: Effect, asked: &Request) -> Refused {
     let refusal = Refusal {
+        arguments: Vec::new(),
         id: effect.spent().decision(),
         code: Code::PermitRefused,
         word: None,

@@ -198,6 +198,20 @@ impl Store for SqliteStore {
         approvals::drop_grant(&self.worker, id)
     }
 
+    fn first_use(&self, mandate: &Digest, now: Millis) -> Result<Millis, StoreFault> {
+        let digest = mandate.to_string();
+        let (since,): (i64,) = self.worker.run(async move |connection| {
+            let sql = "INSERT INTO mandate (digest, since) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING";
+            let query = sqlx::query(sql).bind(digest.clone()).bind(whole(now));
+            query.execute(&mut *connection).await?;
+            let sql = "SELECT since FROM mandate WHERE digest = $1";
+            sqlx::query_as(sql).bind(digest).fetch_one(connection).await
+        })?;
+        let since =
+            u64::try_from(since).map_err(|_| self.worker.damaged(format!("a mandate was first used at {since}")))?;
+        Ok(Millis(since))
+    }
+
     fn put_counted(&self, key: &CountedKey, counted: &Counted) -> Result<(), StoreFault> {
         approvals::put_counted(&self.worker, key, counted)
     }

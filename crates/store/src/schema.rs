@@ -68,6 +68,10 @@ const STEPS: [&str; 4] = [
         value TEXT NOT NULL,
         PRIMARY KEY (scope, rule)
     );
+    CREATE TABLE mandate (
+        digest TEXT NOT NULL PRIMARY KEY,
+        since  BIGINT NOT NULL
+    );
 ",
 ];
 

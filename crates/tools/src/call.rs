@@ -21,10 +21,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::fields_of;
-use crate::catalog::{ANSWER, Entry, REASON};
+use crate::catalog::{ANSWER, CHOOSE, Entry, REASON};
 use crate::channel::Effect;
+use crate::choice;
 use crate::gate::Gate;
-use crate::handles::handles_in;
+use crate::handles::{fill, handles_in};
 use crate::limits;
 use crate::names::wire_name;
 use crate::offers::outer_links;
@@ -58,6 +59,8 @@ pub(crate) struct Call<'a> {
     wire: String,
     arguments: Map<String, Value>,
     reason: Option<String>,
+    /// What it has in common with the others of which a person is to choose one.
+    choice: Option<String>,
 }
 
 impl<'a> Call<'a> {
@@ -68,7 +71,14 @@ impl<'a> Call<'a> {
             wire: name.to_owned(),
             arguments: arguments.unwrap_or_default(),
             reason: None,
+            choice: None,
         }
+    }
+
+    /// The same, as one of several of which a person is to choose.
+    pub(crate) fn as_option(mut self, choice: &str) -> Self {
+        self.choice = Some(choice.to_owned());
+        self
     }
 
     fn what(&self) -> String {
@@ -85,13 +95,16 @@ impl<'a> Call<'a> {
         made.unwrap_or_else(|refused| refused.result())
     }
 
-    async fn try_make(&mut self) -> Result<CallToolResult, Refused> {
+    pub(crate) async fn try_make(&mut self) -> Result<CallToolResult, Refused> {
         let Ok(_place) = self.gate.calls.try_acquire() else {
             let why = format!("{} calls are under way", limits::CALLS);
             return Err(self.refuse(Code::LimitReached, &why).await);
         };
         if self.wire == ANSWER {
             return self.answer().await;
+        }
+        if self.wire == CHOOSE {
+            return Box::pin(self.choose()).await;
         }
         let length = serde_json::to_string(&self.arguments).map_or(usize::MAX, |text| text.len());
         if length > limits::ARGUMENTS {
@@ -236,6 +249,10 @@ impl<'a> Call<'a> {
         if let Some(reason) = &self.reason {
             let reason = Argument::Text(reason.clone());
             request.arguments.insert(argument::REASON.into(), reason);
+        }
+        if let Some(choice) = &self.choice {
+            let choice = Argument::Text(choice.clone());
+            request.arguments.insert(argument::CHOICE.into(), choice);
         }
         Ok(request)
     }
@@ -443,6 +460,52 @@ impl<'a> Call<'a> {
     }
 
     /// The gate's own tool.
+    /// Has a person choose one of several calls, and makes that.
+    async fn choose(&self) -> Result<CallToolResult, Refused> {
+        let options = match choice::options(&self.arguments) {
+            Ok(options) if self.choice.is_none() => options,
+            Ok(_) => {
+                return Err(self
+                    .refuse(Code::ArgumentsMalformed, "an option is a call of a server's tool")
+                    .await);
+            }
+            Err(why) => return Err(self.refuse(Code::ArgumentsMalformed, &why).await),
+        };
+        let mut random = [0u8; 8];
+        if fill(&mut random).is_err() {
+            return Err(self.refuse(Code::Fault, "there is no randomness").await);
+        }
+        let (choice, count) = (hex::encode(random), options.len());
+        let mut calls: FuturesUnordered<_> = options
+            .into_iter()
+            .enumerate()
+            .map(|(place, (tool, arguments))| {
+                let mut call = Call::new(self.gate, self.asker, &tool, Some(arguments)).as_option(&choice);
+                async move { (place, tool, call.try_make().await) }
+            })
+            .collect();
+        let mut refused = None;
+        while let Some((place, tool, made)) = calls.next().await {
+            match made {
+                Ok(mut result) => {
+                    let said = format!(
+                        "option {} of {count} was chosen: {}",
+                        place.saturating_add(1),
+                        quoted(&tool)
+                    );
+                    result.content.insert(0, ContentBlock::text(said));
+                    return Ok(result);
+                }
+                // What was said to the last one is said of all.
+                Err(own) => refused = Some(own),
+            }
+        }
+        Err(match refused {
+            Some(refused) => refused,
+            None => self.refuse(Code::ArgumentsMalformed, "there is no option").await,
+        })
+    }
+
     async fn answer(&self) -> Result<CallToolResult, Refused> {
         let text = |name: &str| self.arguments.get(name).and_then(Value::as_str);
         let question = text("question").and_then(|text| text.trim_matches(['(', ')', '`', ' ']).parse().ok());

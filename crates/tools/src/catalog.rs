@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::ServerConfig;
 use crate::definition::Definition;
+use crate::limits;
 use crate::lock::Lock;
 use crate::names::{Names, OWN, wire_name};
 use crate::schema::Schema;
@@ -21,6 +22,8 @@ pub(crate) const REASON: &str = "bailiwick_reason";
 
 /// The gate's own tool: what the agent has to say about a question.
 pub(crate) const ANSWER: &str = "bailiwick__answer";
+/// The gate's own tool with which an agent leaves it to a person which of several calls it makes.
+pub(crate) const CHOOSE: &str = "bailiwick__choose";
 
 /// One tool that was accepted.
 #[derive(Debug)]
@@ -135,7 +138,7 @@ impl Catalog {
             let means_this = self.names.get(&tool.name).is_some();
             (means_this && !withheld(&named.entry.tool)).then(|| tool.clone())
         });
-        shown.chain(own()).collect()
+        shown.chain(own()).chain(choosing()).collect()
     }
 }
 
@@ -153,6 +156,36 @@ fn own() -> Option<Tool> {
                 "words": {"type": "string", "description": "What you have to say."},
             },
             "required": ["question", "words"],
+            "additionalProperties": false,
+        },
+    }))
+    .ok()
+}
+
+/// The tool by which a person chooses.
+fn choosing() -> Option<Tool> {
+    serde_json::from_value(json!({
+        "name": CHOOSE,
+        "title": "Let a person choose",
+        "description": "Where several calls would do and a person should say which (three flights, two dates): give them all as options. \
+            The person is shown each whole, the one they choose is made, and its result comes back; the others are not made.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "options": {
+                    "type": "array", "minItems": 2, "maxItems": limits::OPTIONS,
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "tool": {"type": "string", "description": "The tool's name, as it is listed."},
+                            "arguments": {"type": "object"},
+                        },
+                        "required": ["tool", "arguments"],
+                        "additionalProperties": false,
+                    },
+                },
+            },
+            "required": ["options"],
             "additionalProperties": false,
         },
     }))
@@ -210,7 +243,7 @@ mod tests {
             assert_eq!(means("notes__read").as_deref(), Some("notes/read"));
             assert_eq!(means("files__notes__read").as_deref(), Some("files/notes__read"));
             assert_eq!(means("bailiwick__answer"), None, "the gate's own");
-            assert_eq!(names(&catalog).len(), 5);
+            assert_eq!(names(&catalog).len(), 6);
         }
     }
 
@@ -223,11 +256,11 @@ mod tests {
         config.reasons = vec![ToolPattern::parse("hr/look").unwrap()];
         config.altered = vec![ToolPattern::parse("hr/*").unwrap()];
         let catalog = Catalog::of(&lock, &[(name, config)].into());
-        assert_eq!(names(&catalog), ["hr__look", ANSWER]);
+        assert_eq!(names(&catalog), ["hr__look", ANSWER, CHOOSE]);
         let listed = catalog.listed(&|_| false);
         assert_eq!(listed[0].output_schema, None);
         assert_eq!(listed[0].input_schema["required"], json!([REASON]));
         assert!(catalog.get("hr__fire").is_some(), "known, so that it can be refused");
-        assert_eq!(catalog.listed(&|tool| tool.name() == "look").len(), 1);
+        assert_eq!(catalog.listed(&|tool| tool.name() == "look").len(), 2);
     }
 }

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bailiwick_gate::{
-    Client, ClientFault, FrameReader, GateKind, Outcome, Passed, Permit, Question, Refusal, Reply, Settlement, Spent,
-    Written,
+    Client, ClientFault, FrameReader, GateKind, MAX_FRAME, Outcome, Passed, Permit, Question, Refusal, Reply,
+    Settlement, Spent, Written,
 };
 use bailiwick_model::{Code, DecisionId, Millis, Nonce, Request, TaskId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,6 +27,9 @@ use crate::refusal::Refused;
 
 /// How much may wait to be written before new calls wait too, in bytes.
 const WRITE_AHEAD: usize = 1024 * 1024;
+
+/// What a frame holds beside a request, at most.
+const FRAME_ROOM: usize = 256;
 
 /// How many permits that were revoked before they came are remembered.
 const REVOKED_EARLY: usize = 64;
@@ -159,6 +162,10 @@ impl Channel {
     /// until it goes away.
     pub(crate) async fn ask(&self, request: &Request, gone: &CancellationToken) -> Result<Effect, Refused> {
         let written = Written::of(request);
+        if written.bytes() > MAX_FRAME.saturating_sub(FRAME_ROOM) {
+            let why = format!("it has {} bytes: too many to be asked about", written.bytes());
+            return Err(self.refuse(Code::LimitReached, &request.to_string(), &why).await);
+        }
         let digest = written.digest();
         let permit = match self.decide(written, gone).await {
             Some(Outcome::Allow(permit)) => permit,

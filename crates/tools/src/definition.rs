@@ -31,7 +31,7 @@ pub enum DefinitionFault {
     #[error("its definition has {0} bytes: at most {max}", max = limits::DEFINITION)]
     TooLarge(usize),
     /// Its name is none.
-    #[error("its name is empty or longer than {max} bytes", max = limits::OFFERED_NAME)]
+    #[error("its name is empty, holds a blank, or is longer than {max} bytes", max = limits::OFFERED_NAME)]
     Name,
     /// Its schema cannot be used.
     #[error("its schema cannot be used: {0}")]
@@ -77,7 +77,7 @@ impl Definition {
     /// Looks for what is never acceptable.
     pub fn check(&self) -> Result<(), DefinitionFault> {
         let name = self.name();
-        if name.is_empty() || name.len() > limits::OFFERED_NAME {
+        if name.is_empty() || name.len() > limits::OFFERED_NAME || name.chars().any(char::is_whitespace) {
             return Err(DefinitionFault::Name);
         }
         let length = self.0.to_string().len();
@@ -89,6 +89,13 @@ impl Definition {
             None => Ok(()),
         }
     }
+}
+
+/// How many bytes of JSON something has; none where it holds characters that do not show.
+pub(crate) fn plain_length(value: &impl Serialize) -> Option<usize> {
+    let value = serde_json::to_value(value).ok()?;
+    let hides = hidden_in(&value, "", 0).is_some();
+    (!hides).then(|| value.to_string().len())
 }
 
 /// Brings names into order, wherever they stand.
@@ -253,6 +260,10 @@ mod tests {
                 Err(DefinitionFault::Hidden("description".into())),
                 "{hidden:?}"
             );
+        }
+        for name in ["", "a b", "a\u{a0}b", &"x".repeat(2000)] {
+            let named = Definition::from_value(json!({"name": name, "inputSchema": {}}));
+            assert_eq!(named.check(), Err(DefinitionFault::Name), "{name}");
         }
         let within = json!({"name": "x", "inputSchema": {"type": "object", "properties": {"a\u{200b}": {}}}});
         let fault = Definition::from_value(within).check().unwrap_err();

@@ -51,7 +51,7 @@ pub(crate) struct Web {
 
 impl Web {
     pub(crate) fn new(gate: &Arc<Gate>, objections: &Objections, token: &Arc<str>) -> Self {
-        let places = Arc::new(Semaphore::new(limits::CONNECTIONS));
+        let places = Arc::new(Semaphore::new(limits::SESSIONS));
         let of_session = Arc::clone(gate);
         let make = move || {
             let place = Arc::clone(&places).try_acquire_owned();
@@ -65,11 +65,13 @@ impl Web {
         let config = StreamableHttpServerConfig::default()
             .with_sse_keep_alive(Some(limits::KEEP_ALIVE))
             .with_max_request_body_bytes(limits::MESSAGE);
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(limits::SESSION_TIME);
         Self {
             gate: Arc::clone(gate),
             objections: objections.clone(),
             token: Arc::clone(token),
-            service: StreamableHttpService::new(make, Arc::new(LocalSessionManager::default()), config),
+            service: StreamableHttpService::new(make, Arc::new(sessions), config),
         }
     }
 

@@ -22,6 +22,7 @@ mod backing;
 mod call;
 mod catalog;
 mod channel;
+mod choice;
 mod config;
 mod definition;
 mod gate;

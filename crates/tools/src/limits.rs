@@ -5,6 +5,9 @@
 
 use std::time::Duration;
 
+/// Most calls of which a person is to choose one.
+pub const OPTIONS: usize = 8;
+
 /// Largest message of the agent, in bytes.
 pub const MESSAGE: usize = 4 * 1024 * 1024;
 
@@ -31,6 +34,9 @@ pub const OFFERED: usize = 4096;
 
 /// Most pages of one list that are asked for.
 pub const PAGES: usize = 256;
+
+/// Most bytes of JSON of one list of a server, over all its pages.
+pub const LISTED: usize = 16 * 1024 * 1024;
 
 /// Largest definition of one tool, in bytes of JSON.
 pub const DEFINITION: usize = 256 * 1024;
@@ -68,8 +74,14 @@ pub const CRASH_REST: Duration = Duration::from_secs(60);
 /// How often the client hears that a call waits, where it gave a progress token.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Most connections, and most sessions over HTTP, at once.
+/// Most connections at once. More wait to be accepted.
 pub const CONNECTIONS: usize = 64;
+
+/// Most sessions over HTTP at once. More are refused.
+pub const SESSIONS: usize = 256;
+
+/// How long a session over HTTP may be silent. Long: while a person is asked, nothing may be said in it.
+pub const SESSION_TIME: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// How long a connection may take to say its token.
 pub const TOKEN_TIME: Duration = Duration::from_secs(10);

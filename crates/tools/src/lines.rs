@@ -284,6 +284,11 @@ impl Ended {
         self.0.ended.cancel();
     }
 
+    /// Returns when the line has ended, whoever ended it.
+    pub(crate) async fn over(&self) {
+        self.0.ended.cancelled().await;
+    }
+
     /// The cause.
     pub(crate) fn why(&self) -> Option<&str> {
         self.0.why.get().map(String::as_str)
@@ -409,7 +414,10 @@ impl Transport<RoleClient> for ServerLines {
                         .because(format!("it sent a message of more than {} bytes", self.reader.most));
                     return None;
                 }
-                Got::End => return None,
+                Got::End => {
+                    self.ended.0.ended.cancel();
+                    return None;
+                }
             };
             if line.trim_ascii().is_empty() {
                 self.pace.count();
@@ -439,5 +447,65 @@ impl Transport<RoleClient> for ServerLines {
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.writer.close().await;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a reader makes of bytes that come in pieces: lines, and whether one was too long.
+    fn lines_of(pieces: &[Vec<u8>], most: usize) -> (Vec<Vec<u8>>, bool) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (mut to, from) = tokio::io::duplex(16);
+            let pieces = pieces.to_vec();
+            tokio::spawn(async move {
+                for piece in pieces {
+                    if to.write_all(&piece).await.is_err() {
+                        return;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            });
+            let mut reader = Reader::new(Box::new(from), most);
+            let mut lines = Vec::new();
+            loop {
+                // Broken off at every turn, as the protocol's library does.
+                let got = tokio::select! {
+                    biased;
+                    got = reader.next() => got,
+                    () = tokio::task::yield_now() => continue,
+                };
+                match got {
+                    Got::Line(line) => lines.push(line),
+                    Got::TooLong => return (lines, true),
+                    Got::End => return (lines, false),
+                }
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn lines_survive_any_cutting(lines in proptest::collection::vec("[a-z]{0,40}", 0..12), cut in 1usize..20) {
+            let all: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            let pieces: Vec<Vec<u8>> = all.as_bytes().chunks(cut).map(<[u8]>::to_vec).collect();
+            let (got, too_long) = lines_of(&pieces, 40);
+            prop_assert!(!too_long);
+            let want: Vec<Vec<u8>> = lines.iter().map(|line| line.as_bytes().to_vec()).collect();
+            prop_assert_eq!(got, want);
+        }
+
+        #[test]
+        fn p4_a_line_that_is_too_long_is_one_wherever_it_is_cut(before in 0usize..3, over in 1usize..200, cut in 1usize..64) {
+            let all = format!("{}{}\n", "ab\n".repeat(before), "x".repeat(40 + over));
+            let pieces: Vec<Vec<u8>> = all.as_bytes().chunks(cut).map(<[u8]>::to_vec).collect();
+            let (got, too_long) = lines_of(&pieces, 40);
+            prop_assert!(too_long);
+            prop_assert_eq!(got.len(), before);
+        }
     }
 }

@@ -61,7 +61,8 @@ impl PinnedTool {
 }
 
 /// What a server offers.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Offered {
     /// Its tools, by name.
     pub tools: BTreeMap<String, Definition>,

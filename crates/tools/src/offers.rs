@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout};
 use crate::arguments::fields_of;
 use crate::call::Under;
 use crate::channel::Effect;
+use crate::definition::plain_length;
 use crate::gate::Gate;
 use crate::limits;
 use crate::names::wire_name;
@@ -83,16 +84,25 @@ async fn servers(gate: &Arc<Gate>, asker: &Asker, verb: &Verb) -> Vec<(Arc<Upstr
     all
 }
 
-/// All pages of a list, within limits. A server that fails has none.
+/// All pages of a list, within limits, but for what holds characters that do not show. A server that fails has none.
 macro_rules! all_of {
     ($connection:expr, $list:ident, $field:ident) => {{
         let mut all = Vec::new();
         let mut cursor = None;
+        let mut bytes = 0usize;
         for _ in 0..limits::PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor);
             let listed = timeout(limits::START_TIME, $connection.peer().$list(Some(page))).await;
             let Ok(Ok(listed)) = listed else { break };
-            all.extend(listed.$field);
+            for one in listed.$field {
+                if let Some(length) = plain_length(&one) {
+                    bytes = bytes.saturating_add(length);
+                    all.push(one);
+                }
+            }
+            if bytes > limits::LISTED {
+                break;
+            }
             cursor = listed.next_cursor.filter(|cursor| !cursor.is_empty());
             if cursor.is_none() || all.len() >= limits::OFFERED {
                 break;

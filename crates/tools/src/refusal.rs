@@ -24,13 +24,19 @@ pub(crate) struct Refused {
     word: Option<String>,
 }
 
+/// The arguments that are at fault, by name: the agent's own names.
+fn named(arguments: &[String]) -> Option<String> {
+    let names: Vec<String> = arguments.iter().map(|name| format!("`{name}`")).collect();
+    (!names.is_empty()).then(|| format!("see {}", names.join(", ")))
+}
+
 impl Refused {
     /// A refusal that is on record.
     pub(crate) fn new(refusal: Refusal) -> Self {
         Self {
             code: refusal.code,
             id: Some(refusal.id),
-            why: None,
+            why: named(&refusal.arguments),
             word: refusal.word,
         }
     }

@@ -6,6 +6,7 @@
 //! Trust: the bytes are the agent's, or a server's.
 //! See: RFC 8259 sections 4 and 6, RFC 7493 (I-JSON).
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bailiwick_model::visible;
@@ -50,13 +51,31 @@ pub fn read(bytes: &[u8]) -> Result<Message, serde_json::Error> {
         depth: 0,
         flaw: None,
     };
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let readable = without_endless(bytes);
+    let mut reader = serde_json::Deserializer::from_slice(&readable);
     let value = Seed(&mut state).deserialize(&mut reader)?;
     reader.end()?;
     Ok(Message {
         value,
         flaw: state.flaw,
     })
+}
+
+/// The text with numbers that are too large to be read as zeros of the same length: they are found to be other numbers than
+/// they say, at their place, and whoever sent them is answered.
+fn without_endless(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let mut numbers = Numbers { bytes, at: 0 };
+    let mut text = Cow::Borrowed(bytes);
+    while let Some(number) = numbers.next() {
+        if number.parse::<f64>().is_ok_and(f64::is_infinite) {
+            let from = numbers.at.saturating_sub(number.len());
+            if let Some(place) = text.to_mut().get_mut(from..numbers.at) {
+                place.fill(b' ');
+                place.iter_mut().take(1).for_each(|first| *first = b'0');
+            }
+        }
+    }
+    text
 }
 
 /// True for characters that show nothing, or change how their neighbours are shown.
@@ -323,11 +342,23 @@ mod tests {
             let flaw = flaw(&format!(r#"{{"amount":{changed}}}"#)).unwrap();
             assert_eq!(flaw, "`amount` is a number that cannot be kept exactly", "{changed}");
         }
-        assert!(read(b"1e400").is_err());
+        assert_eq!(
+            flaw("1e400").as_deref(),
+            Some("the message is a number that cannot be kept exactly")
+        );
         assert_eq!(
             flaw(r#"{"a\"1":"\\2\"3 18446744073709551615","b":[4]}"#),
             None,
             "strings are no numbers"
+        );
+    }
+
+    #[test]
+    fn p4_a_number_without_end_is_found_at_its_place() {
+        let text = r#"{"params":{"arguments":{"a":1,"amount":-1e400,"note":"1e400"}}}"#;
+        assert_eq!(
+            flaw(text).as_deref(),
+            Some("`amount` is a number that cannot be kept exactly")
         );
     }
 

@@ -396,7 +396,7 @@ impl Upstream {
     }
 
     /// The server, started where it does not run. The error is for the agent.
-    pub(crate) async fn connection(&self, gate: &Arc<Gate>) -> Result<Arc<Connection>, String> {
+    pub(crate) async fn connection(self: &Arc<Self>, gate: &Arc<Gate>) -> Result<Arc<Connection>, String> {
         let mut state = self.state.lock().await;
         if let Some(connection) = &state.running {
             if !connection.is_closed() {
@@ -422,6 +422,14 @@ impl Upstream {
                     connection.set_level(level).await;
                 }
                 state.running = Some(Arc::clone(&connection));
+                let (upstream, ended) = (Arc::downgrade(self), connection.ended.clone());
+                let lost = Arc::downgrade(&connection);
+                tokio::spawn(async move {
+                    ended.over().await;
+                    if let Some(upstream) = upstream.upgrade() {
+                        upstream.lost(&lost).await;
+                    }
+                });
                 Ok(connection)
             }
             Err(why) => {
@@ -430,6 +438,19 @@ impl Upstream {
                 let _ = tokio::task::spawn_blocking(move || backing.end(&server)).await;
                 Err(format!("the server `{name}` could not be started: {why}"))
             }
+        }
+    }
+
+    /// Lets go of a server that has ended, so that what is left of it is ended, too.
+    async fn lost(&self, connection: &Weak<Connection>) {
+        let mut state = self.state.lock().await;
+        if state
+            .running
+            .as_ref()
+            .is_some_and(|running| std::ptr::eq(Arc::as_ptr(running), connection.as_ptr()))
+        {
+            state.running = None;
+            state.crashed();
         }
     }
 
@@ -553,6 +574,7 @@ pub(crate) async fn offered_by(peer: &Peer<RoleClient>) -> Result<Offered, Strin
         return Ok(offered);
     }
     let mut cursor = None;
+    let mut bytes = 0usize;
     for _ in 0..limits::PAGES {
         let page = PaginatedRequestParams::default().with_cursor(cursor);
         let listed = peer.list_tools(Some(page)).await.map_err(|fault| failed(&fault))?;
@@ -561,6 +583,10 @@ pub(crate) async fn offered_by(peer: &Peer<RoleClient>) -> Result<Offered, Strin
             let name = definition.name().to_owned();
             if offered.tools.len() >= limits::OFFERED {
                 return Err(format!("it offers more than {} tools", limits::OFFERED));
+            }
+            bytes = bytes.saturating_add(definition.value().to_string().len());
+            if bytes > limits::LISTED {
+                return Err(format!("its definitions have more than {} bytes", limits::LISTED));
             }
             let twice = offered.tools.contains_key(&name) || offered.withheld.contains_key(&name);
             let fault = match definition.check() {

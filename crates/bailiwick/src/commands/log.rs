@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bailiwick_ledger::VerifierKey;
-use bailiwick_model::{Answered, Event, Millis, Record};
+use bailiwick_model::{Answered, Event, Millis, Record, argument};
 
 use crate::cli::{LogShowArgs, LogVerifyArgs};
 use crate::daemon::refusals::is_refusal;
@@ -138,8 +138,14 @@ pub fn sentence(event: &Event) -> String {
                 .unwrap_or_default();
             let rule = decision.reasons.first().and_then(|reason| reason.rule.as_ref());
             let rule = rule.map(|rule| format!(" by {rule}")).unwrap_or_default();
+            let args = request.arguments.get(argument::ARGS);
+            let args = args.map(|args| format!(" {args}")).unwrap_or_default();
+            let reason = match request.arguments.get(argument::REASON) {
+                Some(reason) => format!(", reason {reason}"),
+                None => String::new(),
+            };
             format!(
-                "{} {request}{address} ({}{rule}, {id})",
+                "{} {request}{address}{args} ({}{rule}{reason}, {id})",
                 decision.verdict.as_str(),
                 decision.code
             )
@@ -205,6 +211,9 @@ pub fn sentence(event: &Event) -> String {
             outside,
             inside,
         } => format!("port {inside} is seen at 127.0.0.1:{outside}, by order of {principal}"),
+        Event::Recounted { principal, scope, rule } => {
+            format!("{principal} had the budget of `{rule}` begin anew ({scope})")
+        }
         Event::HandedIn { path, bytes, digest } => format!("handed in {path} ({bytes} bytes, sha256 {digest})"),
         Event::NotHandedIn { path, cause } => format!("not handed in {path}: {cause}"),
         Event::TaskEnded { status } => format!("ended with {status}"),

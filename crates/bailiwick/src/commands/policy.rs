@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use bailiwick_policy::Policy;
-
 use crate::cli::{JsonArg, ShowArgs};
 use crate::context::Context;
 use crate::failure::{Done, Failure};

@@ -79,6 +79,11 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         detached: args.detach,
         explain: args.explain_denials,
         ask: !args.no_ask && !args.standalone,
+        mandate: args
+            .mandate
+            .as_deref()
+            .map(|file| super::mandate::read(file, &args.set))
+            .transpose()?,
     };
     let mut order = match &resumed {
         Some(before) => again(before, order),

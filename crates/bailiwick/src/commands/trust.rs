@@ -32,7 +32,8 @@ pub fn run(args: &TrustArgs) -> Done {
             .hint("without one the preset `coding` holds, and needs no trust"));
     };
     context.sources.project_trusted = true;
-    let policy = context.load()?;
+    // What servers offer is accepted once they may be started.
+    let policy = context.clone().surveying().load()?;
     let digest = bailiwick_policy::trust_digest(&file, context.sources.lock.as_ref());
     let mut link = Link::open(&places)?;
     link.say(&PersonCall::Trust {
@@ -67,6 +68,12 @@ pub fn run(args: &TrustArgs) -> Done {
             }
         }
     }
+    for server in &policy.settings().servers {
+        tellln!("  server {}", server.name);
+        for line in server.told() {
+            tellln!("        outside: {}", visible(&line));
+        }
+    }
     for (name, secret) in &policy.settings().secrets {
         tellln!("  secret {} from {}", visible(name), visible(&secret.from.to_string()));
         if let Some(requests) = &secret.requests {
@@ -74,5 +81,15 @@ pub fn run(args: &TrustArgs) -> Done {
         }
     }
     tellln!("any change to it takes the trust away");
+    let pinned = |name: &str| {
+        context
+            .sources
+            .lock
+            .as_ref()
+            .is_some_and(|lock| lock.text.contains(&format!("\"{name}\"")))
+    };
+    if policy.settings().servers.iter().any(|server| !pinned(&server.name)) {
+        talkln!("bailiwick: servers are named of which nothing was accepted yet: run `bailiwick tools pin`");
+    }
     Ok(ExitCode::SUCCESS)
 }

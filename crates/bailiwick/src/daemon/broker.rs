@@ -18,7 +18,7 @@ use bailiwick_model::{AbsPath, Code, DecisionId, Level, Nonce, Request, Resource
 use bailiwick_policy::{Broker, Policy};
 
 use super::task::{self, Handle, Outer};
-use super::{Daemon, lock, secret};
+use super::{Daemon, lock, secret, servers};
 use crate::context::Context;
 use crate::git;
 use crate::protocol::RunOrder;
@@ -279,24 +279,13 @@ impl Desk {
             .transpose()?;
         let words = command.words().iter().skip(1).cloned();
         let order = RunOrder {
-            command: std::iter::once(program).chain(words).collect(),
-            level: Some(master.level),
-            directory,
-            environment: self.environment(),
-            preset: None,
-            terminal: None,
-            git: git::settings::GitSettings::default(),
-            checkpoint: false,
-            publish: Vec::new(),
-            devices: Vec::new(),
-            tied: true,
-            detached: false,
-            explain: false,
-            ask: false,
+            environment: servers::surroundings(&master.policy, &master.context, &master.order),
+            ..servers::order(std::iter::once(program).chain(words).collect(), master.level, directory)
         };
         let outer = Outer {
             parent: master.task,
             secret,
+            variables: Vec::new(),
         };
         task::start_outside(&self.daemon, &order, ordered.three, &master.context, &policy, outer)
             .map_err(|fault| fault.to_string())
@@ -322,30 +311,6 @@ impl Desk {
         let policy = Arc::new(policy);
         lock(&self.compiled).insert(name, Arc::clone(&policy));
         Ok(policy)
-    }
-
-    /// The person's environment, with a `PATH` of folders that the agent cannot write.
-    fn environment(&self) -> Vec<(String, String)> {
-        let trees = self.master.policy.tree_candidates();
-        let root = &self.master.context.root;
-        let writable = |folder: &str| {
-            let folder = std::path::Path::new(folder);
-            let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
-            [folder.to_path_buf(), whole].into_iter().any(|path| {
-                AbsPath::new(path).map_or(true, |path| {
-                    let written = |(verb, tree): &(Verb, AbsPath)| *verb != Verb::Read && tree.holds(&path);
-                    root.holds(&path) || trees.iter().any(written)
-                })
-            })
-        };
-        let mut all = self.master.order.environment.clone();
-        for (_, path) in all.iter_mut().filter(|(name, _)| name == "PATH") {
-            let kept = path
-                .split(':')
-                .filter(|folder| folder.starts_with('/') && !writable(folder));
-            *path = kept.collect::<Vec<_>>().join(":");
-        }
-        all
     }
 
     /// Nobody inside waits for a command any more.

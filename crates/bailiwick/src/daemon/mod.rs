@@ -14,6 +14,7 @@ mod chores;
 mod colleagues;
 mod devices;
 mod gate_line;
+mod granted;
 mod handover;
 mod hours;
 pub mod kept;
@@ -31,12 +32,14 @@ mod replay;
 mod scratch;
 mod screen;
 pub mod secret;
+pub mod servers;
 mod signature;
 pub mod spare;
 mod standin;
 pub mod surroundings;
 pub mod task;
 mod told;
+pub mod tool_gate;
 mod vault;
 
 use std::collections::BTreeMap;
@@ -102,6 +105,8 @@ pub struct Daemon {
     pub colleagues: Mutex<Option<colleagues::Listening>>,
     /// The program that answers questions.
     pub auditor: auditor::Auditor,
+    /// Held while a lock file is being rewritten.
+    pub pinning: Mutex<()>,
     /// Commands that run outside under grants.
     pub brokered: broker::Brokered,
     /// Compiled rules, by what they were compiled from.
@@ -321,6 +326,7 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
         colleagues: Mutex::default(),
         auditor,
         brokered: broker::Brokered::default(),
+        pinning: Mutex::default(),
         compiled: Mutex::new(Vec::new()),
     })
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bailiwick_fence::Channel;
 use bailiwick_gate::desk::{Approver, DeskFault};
-use bailiwick_gate::{LaunchFault, Ledger, Store};
+use bailiwick_gate::{CountedKey, LaunchFault, Ledger, Store};
 use bailiwick_model::{Code, Event, TaskId};
 
 use super::approvers::ApproverFault;
@@ -118,6 +118,16 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
                 daemon.auditor.again();
                 channel.send(&PersonAnswer::Done, &[])?;
             }
+            PersonCall::Survey {
+                directory,
+                environment,
+                servers,
+            } => match task::survey(daemon, directory, environment, &servers) {
+                Ok(found) => channel.send(&PersonAnswer::Surveyed, &[found.as_fd()])?,
+                Err(fault) => channel.send(&PersonAnswer::Failed(fault), &[])?,
+            },
+            PersonCall::Counted => channel.send(&PersonAnswer::Counted(daemon.mediator.counted()), &[])?,
+            PersonCall::Recount { key } => channel.send(&recount(daemon, &key), &[])?,
             PersonCall::Status => channel.send(&PersonAnswer::Status(Box::new(status(daemon))), &[])?,
             PersonCall::Checkpoint => {
                 let answer = daemon.log.checkpoint().map_or_else(
@@ -134,6 +144,26 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
         }
     }
     Ok(())
+}
+
+fn recount(daemon: &Daemon, key: &CountedKey) -> PersonAnswer {
+    let event = Event::Recounted {
+        principal: task::principal(),
+        scope: key.scope.clone(),
+        rule: key.rule.clone(),
+    };
+    if let Err(fault) = daemon.record(None, event) {
+        return failed(Code::LogUnavailable, "it cannot be put on record", &fault.to_string());
+    }
+    match daemon.mediator.forget_counted(key) {
+        Ok(true) => PersonAnswer::Done,
+        Ok(false) => failed(
+            Code::MalformedRequest,
+            "nothing has been used of such a budget",
+            &key.rule,
+        ),
+        Err(fault) => failed(Code::Fault, "the store cannot be written", &fault.to_string()),
+    }
 }
 
 pub(super) fn failed(code: Code, what: &str, cause: &str) -> PersonAnswer {

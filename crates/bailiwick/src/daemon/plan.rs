@@ -24,6 +24,13 @@ use crate::protocol::RunOrder;
 /// Where the network gate listens inside for programs that know proxies.
 pub const PROXY_PORT: u16 = 3128;
 
+/// Where the tool gate listens inside.
+pub const TOOLS_PORT: u16 = 3129;
+
+/// The variable that says where tools are called, and the one that says what must be known for it.
+pub const TOOLS: &str = "BAILIWICK_TOOLS";
+pub const TOKEN: &str = "BAILIWICK_TOOLS_TOKEN";
+
 /// The scratch folder into which the person can hand copies of files while the task runs.
 const HANDOVER: &str = "/tmp/handover";
 
@@ -87,6 +94,8 @@ pub struct Materials<'a> {
     pub tables: &'a [SourceFile],
     /// What programs believe of servers, where connections are opened.
     pub believed: Option<&'a Believed>,
+    /// What whoever calls tools must know; none where there are no tools.
+    pub token: Option<&'a str>,
 }
 
 /// A fence and what serves its sockets, in the same order.
@@ -94,7 +103,7 @@ pub struct Materials<'a> {
 pub struct Planning {
     /// The fence.
     pub plan: FencePlan,
-    /// The services on `plan.listen`.
+    /// The services on `plan.listen`. What listens last is the tool gate's, where there is one.
     pub services: Vec<Service>,
 }
 
@@ -155,7 +164,12 @@ impl Own {
 pub fn make(from: &Materials<'_>) -> Option<Planning> {
     let own = Own::of(from)?;
     let files = files(from, &own);
-    let (listen, services) = sockets(from);
+    let (mut listen, services) = sockets(from);
+    listen.extend(from.token.map(|_| Listen {
+        address: Ipv4Addr::LOCALHOST,
+        port: TOOLS_PORT,
+        kind: ListenKind::Stream,
+    }));
     let binds = binds(from, &files);
     let plan = FencePlan {
         task: from.task,
@@ -452,6 +466,10 @@ fn environment(from: &Materials<'_>, own: &Own) -> Vec<(String, String)> {
         for name in BESIDE {
             put(name, own.beside.as_str());
         }
+    }
+    if let Some(token) = from.token {
+        put(TOOLS, &format!("http://127.0.0.1:{TOOLS_PORT}/mcp"));
+        put(TOKEN, token);
     }
     for (name, value) in &from.devices.variables {
         put(name, value);

@@ -116,7 +116,7 @@ impl Spares {
 
     /// This program as it runs: where it lies, or the kernel's own handle on it when another has taken its place since. A
     /// newer launcher would not understand an older daemon.
-    fn own_program(&self) -> PathBuf {
+    pub fn own_program(&self) -> PathBuf {
         use std::os::unix::fs::MetadataExt;
         let own = Path::new("/proc/self/exe");
         let same = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
@@ -259,7 +259,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-fn silence_standard_descriptors() -> std::io::Result<()> {
+pub fn silence_standard_descriptors() -> std::io::Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;

@@ -13,17 +13,18 @@ use std::thread::JoinHandle;
 
 use bailiwick_fence::{Control, Lines, Running};
 use bailiwick_gate::{
-    FenceReport, IdMap, Judged, LaunchFault, Mediator as _, Outcome, Passed, Reading, Settlement, Spent, Start,
+    FenceReport, IdMap, Judged, LaunchFault, Mediator as _, Passed, Random as _, Settlement, Spent, Store as _,
     TaskRow, TaskState,
 };
 use bailiwick_mediator::{PATIENCE, Rules, TaskFault, TaskSpec};
-use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Record, Request, Resource, TaskId, Verb};
-use bailiwick_policy::{Policy, Published, Settings};
+use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Record, Request, TaskId, Verb};
+use bailiwick_policy::{MandateText, Policy, Published, Settings};
 use bailiwick_proxy::{Authority, Config};
 
 use super::attend::Attendance;
 use super::believed::Believed;
 use super::bell::Bell;
+use super::granted::{grant_trees, granted_devices, ordered, permit};
 use super::kept::Kept;
 use super::logins::Shared;
 use super::plan::{self, Granted, Materials};
@@ -31,14 +32,14 @@ use super::scratch;
 use super::screen::Screen;
 use super::spare::{Joiner, NetworkGate};
 use super::told::{cannot_ask, no_login, planned, settings_kept, told};
-use super::{Daemon, KernelRandom, broker, devices, gate_line, hours, lock, publish, refusals, secret, vault};
+use super::{Daemon, KernelRandom, broker, gate_line, lock, publish, refusals, secret, servers, vault};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::places;
 use crate::protocol::{Planned, RunOrder, RunningTask, build};
 
 /// What to do when the log takes no records.
-const LOG_HINT: &str = "see that there is room where the log lies: `bailiwick log path`";
+pub const LOG_HINT: &str = "see that there is room where the log lies: `bailiwick log path`";
 
 /// The accountable person, as a user name or number.
 pub fn principal() -> String {
@@ -156,6 +157,7 @@ pub struct Waiting {
     row: TaskRow,
     running: Running,
     gate: NetworkGate,
+    tools: Option<servers::Serving>,
     line: gate_line::Served,
     doors: Arc<Doors>,
     shared: Option<Arc<Shared>>,
@@ -173,6 +175,9 @@ impl Waiting {
         }
         scratch::clear(self.row.id);
         self.line.last_words();
+        if let Some(tools) = self.tools {
+            tools.end();
+        }
         end(daemon, self.row.id, status);
         daemon.chores.end_gate(self.gate);
         let denied = daemon.refusals.end(self.row.id);
@@ -190,7 +195,7 @@ impl Waiting {
     }
 }
 
-fn fault(code: Code, what: &str, cause: impl std::fmt::Display, hint: &str) -> LaunchFault {
+pub fn fault(code: Code, what: &str, cause: impl std::fmt::Display, hint: &str) -> LaunchFault {
     LaunchFault {
         code,
         what: what.into(),
@@ -199,7 +204,7 @@ fn fault(code: Code, what: &str, cause: impl std::fmt::Display, hint: &str) -> L
     }
 }
 
-fn of_task(cause: TaskFault) -> LaunchFault {
+pub fn of_task(cause: TaskFault) -> LaunchFault {
     match cause {
         TaskFault::Log(_) => fault(
             Code::LogUnavailable,
@@ -218,7 +223,7 @@ fn end(daemon: &Daemon, task: TaskId, status: i32) {
     }
 }
 
-fn of_failure(failure: Failure) -> LaunchFault {
+pub fn of_failure(failure: Failure) -> LaunchFault {
     let code = if failure.exit == Exit::Usage {
         Code::PolicyFault
     } else {
@@ -255,6 +260,17 @@ pub fn start(
     let context =
         Context::find(&order.directory, &daemon.places, program, Some(daemon.store.as_ref())).map_err(of_failure)?;
     let context = context.with_preset(order.preset.clone());
+    let now = daemon.clock.now();
+    let mandate = order.mandate.clone().map(|order| order.used(now));
+    let first = mandate
+        .as_ref()
+        .map(|mandate| daemon.store.first_use(&mandate.digest(), now))
+        .transpose()
+        .map_err(|e| of_failure(crate::context::store_failure(&e)))?;
+    let context = context.under(mandate.map(|mandate| MandateText {
+        first_used: first.unwrap_or(now),
+        ..mandate
+    }));
     let policy = daemon.compile(&context).map_err(of_failure)?;
     let identity = bailiwick_fence::identity()?;
     let name = places::account().map(|account| account.name);
@@ -297,12 +313,52 @@ pub fn start(
     begun
 }
 
+/// Has the servers that the rules of a folder name started, and says what they offer: JSON in a descriptor.
+pub fn survey(
+    daemon: &Arc<Daemon>,
+    directory: AbsPath,
+    environment: Vec<(String, String)>,
+    names: &[String],
+) -> Result<OwnedFd, LaunchFault> {
+    let context = Context::find(&directory, &daemon.places, None, Some(daemon.store.as_ref())).map_err(of_failure)?;
+    let context = context.surveying();
+    let policy = daemon.compile(&context).map_err(of_failure)?;
+    let level = daemon.machine.choose(None, policy.settings())?;
+    let command = vec!["bailiwick".to_owned(), "tools".into(), "pin".into()];
+    let rules: Arc<dyn Rules> = Arc::clone(&policy) as _;
+    let spec = TaskSpec::root(principal(), context.id(), command.clone(), rules);
+    let task = daemon.mediator.begin(spec).map_err(of_task)?;
+    let order = RunOrder {
+        environment,
+        ..servers::order(command, level, directory)
+    };
+    let master = servers::Master {
+        task,
+        context,
+        policy,
+        order,
+        level,
+    };
+    let found = daemon
+        .mediator
+        .started(task, vec![level.as_str().into()])
+        .map_err(of_task)
+        .and_then(|()| {
+            let found = master.survey(daemon, names);
+            found.map_err(|e| fault(Code::ServerFailed, "servers could not be asked what they offer", e, ""))
+        });
+    end(daemon, task, found.as_ref().map_or(1, |_| 0));
+    found
+}
+
 /// What a command is that runs outside, for another task.
 pub struct Outer {
     /// The task that it runs for.
     pub parent: TaskId,
     /// What it is handed.
     pub secret: Option<OwnedFd>,
+    /// Variables that it is given besides those of its rules.
+    pub variables: Vec<(String, String)>,
 }
 
 /// Starts a command that runs outside, by rules of its own.
@@ -423,7 +479,13 @@ fn begin(
     };
     let opening = opening.finish()?;
     let believed = opening.as_ref().map(|(_, believed)| believed);
+    let token = (outer.is_none() && !policy.settings().servers.is_empty()).then(|| {
+        let mut bytes = [0; 16];
+        KernelRandom.fill(&mut bytes);
+        hex::encode(bytes)
+    });
     let planning = plan::make(&Materials {
+        token: token.as_deref(),
         believed,
         listens: outer.is_none() && daemon.machine.asks_for_files(level),
         asked: &asked,
@@ -452,7 +514,7 @@ fn begin(
     });
     let mut planning = planning.ok_or_else(|| fault(Code::Fault, "the fence could not be planned", "", ""))?;
     let is_outer = outer.is_some();
-    let secret = outer.and_then(|outer| outer.secret);
+    let (secret, variables) = outer.map_or((None, Vec::new()), |outer| (outer.secret, outer.variables));
     if secret.is_some() {
         planning.plan.secret = true;
         let number = (secret::VARIABLE.to_owned(), bailiwick_gate::SECRET.to_string());
@@ -460,7 +522,7 @@ fn begin(
     }
     // What runs outside has its own rules, which name no secret for requests.
     let secrets = vault::prepare(policy, &order.environment, &KernelRandom);
-    for (variable, text) in &secrets.variables {
+    for (variable, text) in secrets.variables.iter().chain(&variables) {
         planning.plan.environment.retain(|(name, _)| name != variable);
         planning.plan.environment.push((variable.clone(), text.clone()));
     }
@@ -550,7 +612,7 @@ fn begin(
         contents: believed.map(|believed| believed.contents.clone()).unwrap_or_default(),
     };
     let started = launcher.launch(grants, &planning.plan, stdio, lines);
-    let started = match started {
+    let mut started = match started {
         Ok(started) => started,
         Err(cause) => {
             settle(daemon, start, false, &cause.to_string());
@@ -558,6 +620,7 @@ fn begin(
             return Err(cause);
         }
     };
+    let door = token.as_ref().and_then(|_| started.listeners.pop());
     let config = Config {
         task: row.id,
         sockets: planning.services,
@@ -577,18 +640,26 @@ fn begin(
                 daemon.refusals.tell(row.id, reply)
             })
         })
-        .and_then(|line| Ok((ports.serve(&fence, &gate.joiner())?, line)));
-    let (ports, line) = match serving {
+        .and_then(|line| Ok((ports.serve(&fence, &gate.joiner())?, line)))
+        .and_then(|(ports, line)| {
+            let tools = door.zip(token).map(|(door, token)| {
+                let master = servers::Master {
+                    task: row.id,
+                    context: context.clone(),
+                    policy: Arc::clone(policy),
+                    order: order.clone(),
+                    level,
+                };
+                master.serve(daemon, &door, token)
+            });
+            Ok((ports, line, tools.transpose()?))
+        });
+    let (ports, line, tools) = match serving {
         Ok(serving) => serving,
         Err(e) => {
             fence.end();
             gate.end();
-            return Err(fault(
-                Code::Fault,
-                "the network gate could not be given its task",
-                e,
-                "",
-            ));
+            return Err(fault(Code::Fault, "a gate could not be given its task", e, ""));
         }
     };
     drop(started.listeners);
@@ -636,6 +707,7 @@ fn begin(
             row,
             running: started.child,
             gate,
+            tools,
             line,
             doors,
             shared,
@@ -712,60 +784,8 @@ fn opening(
     Ok((authority, believed))
 }
 
-/// What the person orders, in normal form.
-fn ordered(order: &RunOrder, context: &Context) -> Result<Resource, LaunchFault> {
-    let start = Start::named(order.command.clone(), Vec::new(), order.directory.as_str());
-    Ok(context.grammars().map_err(of_failure)?.read(&start))
-}
-
-/// Asks for the permit of what the person orders, and spends it.
-fn permit(daemon: &Daemon, request: &Request, root: &AbsPath, policy: &Policy) -> Result<Spent, LaunchFault> {
-    match daemon.mediator.decide_order(request) {
-        Outcome::Allow(permit) => permit
-            .spend(request, daemon.clock.now())
-            .map_err(|cause| fault(cause.code(), "a permit was refused", cause, "")),
-        Outcome::Ask(question) => Err(fault(
-            Code::NobodyToAsk,
-            &format!("`{request}` must be asked"),
-            question.id,
-            "a task begins by what its rules allow",
-        )),
-        Outcome::Deny(refusal) if refusal.code == Code::LogUnavailable => Err(fault(
-            refusal.code,
-            "nothing is started that cannot be put on record",
-            &refusal,
-            LOG_HINT,
-        )),
-        Outcome::Deny(refusal) if refusal.code == Code::OutOfHours && !policy.settings().oversight.is_none() => {
-            let told = hours::told_opening(policy, daemon.clock.now());
-            Err(fault(
-                refusal.code,
-                &format!("nothing runs in {root} now: {told}"),
-                &refusal,
-                &format!("`bailiwick explain {}` says by which rule", refusal.id),
-            ))
-        }
-        Outcome::Deny(refusal) => Err(fault(
-            refusal.code,
-            &format!("`{request}` is denied in {root}"),
-            &refusal,
-            &format!("`bailiwick explain {}` says why", refusal.id),
-        )),
-    }
-}
-
-/// The devices that the rules and the order grant.
-fn granted_devices(order: &RunOrder, policy: &Policy) -> Result<devices::Granted, LaunchFault> {
-    let mut wanted = policy.settings().devices.clone();
-    for text in &order.devices {
-        let device = text.parse();
-        wanted.push(device.map_err(|e| fault(Code::DeviceRefused, "a device cannot be shown", e, ""))?);
-    }
-    devices::find(&wanted, &order.environment)
-}
-
 /// This program, where it lies now.
-fn own_program() -> Option<AbsPath> {
+pub fn own_program() -> Option<AbsPath> {
     let program = std::env::current_exe().ok()?;
     program.is_file().then(|| AbsPath::new(program).ok()).flatten()
 }
@@ -774,36 +794,4 @@ fn own_program() -> Option<AbsPath> {
 fn machine_memory() -> Option<u64> {
     let found = rustix::system::sysinfo();
     found.totalram.checked_mul(found.mem_unit.into())
-}
-
-/// Rules name many places, such as toolchains, that most machines do not have. What is kept is made where it is missing.
-///
-/// A login that contexts share is there once somebody has signed in.
-fn is_there(daemon: &Daemon, policy: &Policy, verb: &Verb, tree: &AbsPath) -> bool {
-    match policy.settings().login.as_ref().filter(|login| login.place == *tree) {
-        Some(login) if *verb == Verb::Keep => daemon.places.login(&login.agent).is_dir(),
-        _ => *verb == Verb::Keep || tree.to_path_buf().symlink_metadata().is_ok(),
-    }
-}
-
-/// Asks for a standing permit on each tree that the rules could allow whole, and spends those that are given.
-fn grant_trees(daemon: &Daemon, policy: &Policy, task: TaskId) -> Result<(Vec<Granted>, Vec<Spent>), LaunchFault> {
-    let mut granted = Vec::new();
-    let mut grants = Vec::new();
-    let is_there = |verb: &Verb, tree: &AbsPath| is_there(daemon, policy, verb, tree);
-    for (request, permit) in daemon.mediator.grant_trees(task, &is_there).map_err(of_task)? {
-        let Resource::Tree(tree) = &request.resource else {
-            continue;
-        };
-        let spent = permit
-            .spend(&request, daemon.clock.now())
-            .map_err(|cause| fault(cause.code(), "a permit was refused", cause, ""))?;
-        granted.push(Granted {
-            verb: request.verb.clone(),
-            tree: tree.clone(),
-            obligations: spent.obligations().to_vec(),
-        });
-        grants.push(spent);
-    }
-    Ok((granted, grants))
 }

@@ -169,6 +169,9 @@ impl Store for MemoryStore {
         likes.no += u64::from(answer == Answered::No);
         Ok(())
     }
+    fn first_use(&self, _: &Digest, now: Millis) -> Result<Millis, StoreFault> {
+        Ok(now)
+    }
     fn put_counted(&self, key: &CountedKey, counted: &Counted) -> Result<(), StoreFault> {
         self.counted.lock().unwrap().insert(key.clone(), counted.clone());
         Ok(())

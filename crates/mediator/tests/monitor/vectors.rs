@@ -18,7 +18,7 @@ use bailiwick_model::{
     AbsPath, Act, Anchors, Argument, Capability, Host, HttpUrl, Label, Millis, Obligation, Request, Resource, Tag,
     Verb, argument, words_of,
 };
-use bailiwick_policy::{Policy, SourceFile, Sources};
+use bailiwick_policy::{MandateText, Policy, RelationsText, SourceFile, Sources, request_for};
 use serde::Deserialize;
 
 use crate::house::TASK;
@@ -44,6 +44,14 @@ struct RuleTexts {
     machine: Option<String>,
     #[serde(default)]
     profiles: Vec<String>,
+    /// `bailiwick.lock`: what is pinned of the servers' tools.
+    lock: Option<String>,
+    /// The file that `[relations]` points to, read at the time 0; the task is `dana`'s.
+    people: Option<String>,
+    /// The mandate, first used at the time 0, and its values.
+    mandate: Option<String>,
+    #[serde(default)]
+    values: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
@@ -134,6 +142,10 @@ pub fn load(project: &str) -> Option<Policy> {
         person: None,
         machine: None,
         profiles: Vec::new(),
+        lock: None,
+        people: None,
+        mandate: None,
+        values: BTreeMap::new(),
     })
     .ok()
 }
@@ -156,11 +168,19 @@ fn load_all(texts: &RuleTexts) -> Result<Policy, String> {
         toolchains: Vec::new(),
         found: None,
         preset: None,
-        lock: None,
+        lock: file("bailiwick.lock", &texts.lock),
         person_lock: None,
         pinning: false,
-        relations: None,
-        mandate: None,
+        relations: file("people.toml", &texts.people).map(|file| RelationsText {
+            file,
+            read_at: Millis(0),
+            user: "dana".into(),
+        }),
+        mandate: file("mandate.toml", &texts.mandate).map(|file| MandateText {
+            file,
+            values: texts.values.clone(),
+            first_used: Millis(0),
+        }),
         anchors: anchors(),
     };
     bailiwick_policy::load(&sources, &*GRAMMARS).map_err(|wrong| format!("{wrong:?}"))
@@ -170,6 +190,11 @@ fn load_all(texts: &RuleTexts) -> Result<Policy, String> {
 fn read(text: &str) -> Option<Request> {
     let (verb, resource) = text.split_once(' ')?;
     let verb: Verb = verb.parse().ok()?;
+    if verb.is_tool() {
+        let mut request = request_for(text, &anchors(), &*GRAMMARS).ok()?;
+        request.task = TASK;
+        return Some(request);
+    }
     let resource = match &verb {
         Verb::Http(_) => Resource::Url(HttpUrl::parse(resource).ok()?),
         Verb::Tunnel => {

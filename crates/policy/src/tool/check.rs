@@ -13,7 +13,7 @@ use miette::Diagnostic as _;
 use super::emit::{Emitted, Uses, pointer};
 use super::lexer::Wrong;
 use super::shape::{Fields, record};
-use crate::cedar::{SCHEMA, quoted};
+use crate::cedar::{OF_CALLS, quoted};
 
 /// The action that a call of a tool is.
 pub(crate) fn action(tool: &ToolName) -> String {
@@ -60,7 +60,7 @@ pub(super) fn check(emitted: &Emitted, tool: &ToolName, fields: &Fields) -> Resu
             .map(|label| label.offset());
         Wrong::at(place(at), one_line(&errors.to_string()))
     })?;
-    let (schema, _) = Schema::from_cedarschema_str(&format!("{SCHEMA}\n{}", declared(tool, fields, &emitted.uses)))
+    let (schema, _) = Schema::from_cedarschema_str(&format!("{OF_CALLS}\n{}", declared(tool, fields, &emitted.uses)))
         .map_err(|error| fault(&error))?;
     let set = PolicySet::from_policies([policy]).map_err(|error| fault(&error))?;
     let result = Validator::new(schema).validate(&set, ValidationMode::Strict);

@@ -64,18 +64,26 @@ impl Policy {
             return Vec::new();
         };
         let mut names: Vec<String> = Vec::new();
-        for number in self.index().candidates(self.rules(), request) {
-            let Some(rule) = self.rules().get(number).filter(|rule| rule.effect != Verdict::Deny) else {
-                continue;
-            };
-            for misfit in self.misfits(number, rule, tool, request) {
-                names.extend(
-                    misfit
-                        .argument
-                        .split(", ")
-                        .filter(|name| !name.is_empty())
-                        .map(Into::into),
-                );
+        let candidates = self.index().candidates(self.rules(), request);
+        for layer in self.granting_layers() {
+            let mut of_layer = Vec::new();
+            let mut admitted = false;
+            for number in &candidates {
+                let rule = self.rules().get(*number).filter(|rule| rule.effect != Verdict::Deny);
+                let Some(rule) = rule.filter(|rule| rule.layer() == *layer) else {
+                    continue;
+                };
+                let totals = rule.limits().totals.as_ref();
+                let uncounted = totals.and_then(|totals| totals.amounts(request).err());
+                names.extend(uncounted.map(|fault| fault.argument));
+                let misfits = self.misfits(*number, rule, tool, request);
+                admitted |= misfits.is_empty();
+                of_layer.extend(misfits);
+            }
+            // What a layer lets pass is not at fault there.
+            for misfit in of_layer.iter().filter(|_| !admitted) {
+                let own = misfit.argument.split(", ").filter(|name| !name.is_empty());
+                names.extend(own.map(Into::into));
             }
         }
         names.sort_unstable();

@@ -67,9 +67,8 @@ impl Lock {
     }
 
     /// A tool that is pinned.
-    #[cfg(test)]
-    pub fn tool(&self, tool: &ToolName) -> Option<&Pinned> {
-        self.tools.get(tool)
+    pub fn tool(&self, tool: &ToolName) -> Option<(&ToolName, &Pinned)> {
+        self.tools.get_key_value(tool)
     }
 
     /// All tools that are pinned.
@@ -87,7 +86,15 @@ mod tests {
         let text = r#"{"version":1,"servers":{"bank":{"tools":{"pay":{"digest":"00","definition":{"name":"pay","inputSchema":{"type":"object","properties":{"to":{"type":"string"}}}}}}},"empty":{}}}"#;
         let lock = Lock::read(text).unwrap();
         let pay = ToolName::parse("bank/pay").unwrap();
-        assert!(lock.tool(&pay).unwrap().arguments.as_ref().unwrap().contains_key("to"));
+        assert!(
+            lock.tool(&pay)
+                .unwrap()
+                .1
+                .arguments
+                .as_ref()
+                .unwrap()
+                .contains_key("to")
+        );
         let mut other = Lock::default();
         other.take("empty", &lock);
         assert_eq!(other.tools().count(), 0);

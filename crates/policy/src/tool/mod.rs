@@ -18,6 +18,7 @@ mod parts;
 pub(crate) mod pinned;
 pub(crate) mod server;
 pub(crate) mod shape;
+mod shown;
 pub(crate) mod terms;
 pub(crate) mod view;
 pub(crate) mod when;

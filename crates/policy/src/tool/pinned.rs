@@ -87,7 +87,10 @@ impl Loader<'_> {
             return;
         };
         let (pattern, head) = (pattern.clone(), place_of(table));
-        let tools: Vec<(&ToolName, _)> = lock.tools().filter(|(tool, _)| pattern.covers(tool)).collect();
+        let tools: Vec<(&ToolName, _)> = match pattern.as_name() {
+            Some(tool) => lock.tool(&tool).into_iter().collect(),
+            None => lock.tools().filter(|(tool, _)| pattern.covers(tool)).collect(),
+        };
         let mut terms: Terms = rule.terms.as_deref().cloned().unwrap_or_default();
         if tools.is_empty() && terms.when.is_some() && !self.sources.pinning {
             let server = pattern.server().unwrap_or("SERVER");

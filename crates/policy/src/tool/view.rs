@@ -201,3 +201,138 @@ pub(crate) fn kind(value: &Argument) -> &'static str {
         Argument::Fields(_) => "an object",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr;
+
+    use cedar_policy::{Context, Entities, EvalResult, Expression, Request};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cedar::quoted;
+    use crate::tool::emit::{Around, emit};
+    use crate::tool::expression::parse;
+    use crate::tool::shape::Field;
+
+    /// A kind of argument with a value of it: the shape, the value, and how an expression writes it.
+    type Made = (Shape, Argument, String);
+
+    fn made() -> impl Strategy<Value = Made> {
+        let text = "[a-c\"\\\\\n\u{e4}\u{0} ]{0,6}".prop_map(|text| {
+            let literal = quoted(&text);
+            (Shape::Text(None), Argument::Text(text), literal)
+        });
+        let whole = (-1000i64..1000).prop_map(|number| (Shape::Whole, Argument::Whole(number), number.to_string()));
+        let number = (-100_000i64..100_000, 0u32..5).prop_map(|(number, places)| {
+            let decimal = Decimal::parse(&format!("{number}e-{places}")).unwrap();
+            (Shape::Number, Argument::Number(decimal), format!("{number}e-{places}"))
+        });
+        let as_whole =
+            (-1000i64..1000).prop_map(|number| (Shape::Number, Argument::Whole(number), format!("{number}.0")));
+        let flag = any::<bool>().prop_map(|flag| (Shape::Flag, Argument::Flag(flag), flag.to_string()));
+        let leaf = prop_oneof![text, whole, number, as_whole, flag];
+        let list = proptest::collection::vec(-9i64..9, 1..4).prop_map(|all| {
+            let texts: Vec<String> = all.iter().map(ToString::to_string).collect();
+            let values = all.into_iter().map(Argument::Whole).collect();
+            (
+                Shape::List(Box::new(Shape::Whole)),
+                Argument::List(values),
+                format!("[{}]", texts.join(", ")),
+            )
+        });
+        prop_oneof![5 => leaf, 1 => list]
+    }
+
+    fn evaluated(text: &str, fields: &Fields, args: &BTreeMap<String, Argument>) -> Result<Option<bool>, Misfit> {
+        let emitted = emit(&parse(text).unwrap(), text, fields, Around::default()).unwrap();
+        let seen = view(args, fields, &emitted.uses, &|_, _| None)?;
+        let uid = |text: &str| text.parse().unwrap();
+        let context = Context::from_pairs(seen.pairs).unwrap();
+        let request = Request::new(
+            uid("Task::\"t\""),
+            uid("Action::\"call\""),
+            uid("Tool::\"a/x\""),
+            context,
+            None,
+        )
+        .unwrap();
+        let expression = Expression::from_str(&emitted.text).unwrap();
+        Ok(
+            match cedar_policy::eval_expression(&request, &Entities::empty(), &expression) {
+                Ok(EvalResult::Bool(holds)) => Some(holds),
+                _ => None,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn p5_what_a_condition_sees_is_what_the_call_says(
+            all in proptest::collection::vec((made(), any::<bool>(), any::<bool>()), 1..6),
+            inner in made(),
+        ) {
+            let (mut fields, mut args) = (Fields::new(), BTreeMap::new());
+            for (number, ((shape, value, _), required, there)) in all.iter().enumerate() {
+                let name = format!("a{number}");
+                fields.insert(name.clone(), Field { shape: shape.clone(), required: *required });
+                if *required || *there {
+                    args.insert(name, value.clone());
+                }
+            }
+            let (shape, value, literal) = inner;
+            let of = |shape| Fields::from([("in".to_owned(), Field { shape, required: true })]);
+            fields.insert("o".into(), Field { shape: Shape::Fields(of(shape)), required: true });
+            args.insert("o".into(), Argument::Fields([("in".to_owned(), value)].into()));
+            let text = format!("args.o[\"in\"] == {literal}");
+            prop_assert_eq!(evaluated(&text, &fields, &args), Ok(Some(true)), "{}", text);
+            for (number, ((_, _, literal), required, there)) in all.iter().enumerate() {
+                let name = format!("a{number}");
+                let is_there = *required || *there;
+                let has = format!("args has {name}");
+                prop_assert_eq!(evaluated(&has, &fields, &args), Ok(Some(is_there)), "{}", has);
+                let same = format!("args has {name} && args.{name} == {literal}");
+                prop_assert_eq!(evaluated(&same, &fields, &args), Ok(Some(is_there)), "{}", same);
+                let other = format!("args has {name} && args.{name} != {literal}");
+                prop_assert_eq!(evaluated(&other, &fields, &args), Ok(Some(false)), "{}", other);
+            }
+        }
+
+        #[test]
+        fn p4_a_value_of_another_kind_is_a_misfit(own in made(), other in made()) {
+            let number = |shape: &Shape| matches!(shape, Shape::Whole | Shape::Number);
+            prop_assume!(own.0 != other.0 && !(number(&own.0) && number(&other.0)));
+            let fields = Fields::from([("a".to_owned(), Field { shape: own.0, required: true })]);
+            let args = BTreeMap::from([("a".to_owned(), other.1)]);
+            let text = format!("args.a == {}", own.2);
+            prop_assert!(evaluated(&text, &fields, &args).is_err(), "{}", text);
+        }
+    }
+
+    #[test]
+    fn p5_a_number_is_one_however_it_is_written() {
+        let fields = Fields::from([(
+            "a".to_owned(),
+            Field {
+                shape: Shape::Number,
+                required: true,
+            },
+        )]);
+        for (text, want) in [
+            ("200", Some(true)),
+            ("200.0", Some(true)),
+            ("2e2", Some(true)),
+            ("199.9999", Some(true)),
+            ("200.0001", Some(false)),
+            ("-5", Some(true)),
+            ("199.99999", None),
+            ("922337203685477.5807", Some(false)),
+            ("922337203685477.5808", None),
+            ("1e20", None),
+        ] {
+            let args = BTreeMap::from([("a".to_owned(), Argument::Number(Decimal::parse(text).unwrap()))]);
+            let found = evaluated("args.a <= 200", &fields, &args);
+            assert_eq!(found.ok().flatten(), want, "{text}");
+        }
+    }
+}

@@ -2,6 +2,8 @@
 
 use bailiwick_policy::Sources;
 
+use crate::mandates::under;
+use crate::tools::tools;
 use crate::{file, load, project, sources};
 
 const PAGE: &str = include_str!("../../../../docs/policy.md");
@@ -31,6 +33,15 @@ fn every_example_loads_or_is_refused_as_said() {
         match head.as_str() {
             "toml" => {
                 project(&text).unwrap_or_else(|wrong| panic!("{text}\n{wrong:#?}"));
+                counts[0] += 1;
+            }
+            "toml tools" => {
+                tools(&text).unwrap_or_else(|wrong| panic!("{text}\n{wrong:#?}"));
+                counts[0] += 1;
+            }
+            "toml mandate" => {
+                let values = [("recipient", "Anna"), ("max", "200")];
+                under("allow = [\"call bank/*\"]", &text, &values).unwrap_or_else(|wrong| panic!("{text}\n{wrong:#?}"));
                 counts[0] += 1;
             }
             "toml ceiling" => {

@@ -10,7 +10,7 @@ use crate::{answer, file, load, request};
 
 const FIRST_USED: u64 = 1_700_000_000_000;
 
-fn under(rules: &str, mandate: &str, values: &[(&str, &str)]) -> Result<Policy, Vec<Diagnostic>> {
+pub(crate) fn under(rules: &str, mandate: &str, values: &[(&str, &str)]) -> Result<Policy, Vec<Diagnostic>> {
     let values = values
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -45,6 +45,11 @@ const EDGES: &[(&str, &str, &str)] = &[
     ("commands", "model", "commands and their normal forms are its words"),
     ("commands", "gate", "implements the trait `Reading`"),
     ("bailiwick", "commands", "reads commands for rules, questions and hooks"),
+    (
+        "bailiwick",
+        "tools",
+        "runs the tool gate in its process, and starts servers for it",
+    ),
     ("bailiwick", "tui", "hands it the desk over the daemon's socket"),
     ("console", "model", "shows ids, times and acts"),
     ("console", "gate", "is built on the trait `Desk`"),

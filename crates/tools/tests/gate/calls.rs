@@ -23,7 +23,7 @@ fn bank() -> Plan {
 fn p1_a_call_is_asked_about_spent_made_and_settled_in_this_order() {
     let world = bank().start(|_| Say::Allow);
     let mut client = world.client();
-    assert_eq!(client.tools(), ["bank__pay", "bailiwick__answer"]);
+    assert_eq!(client.tools(), ["bank__pay"]);
     assert_eq!(world.seen(), [], "listing starts nothing and asks nothing");
     let done = client.call("bank__pay", json!({"to": "Ann", "amount": 199.5}));
     assert_eq!(done.done(), r#"pay {"amount":199.5,"to":"Ann"}"#);
@@ -94,7 +94,7 @@ fn c038_arguments_are_read_in_one_way_and_refused_by_name() {
         (r#"{}"#, "repo"),
         (r#"{"repo":"acme/demo","repository":"acme/other"}"#, "repository"),
         (r#"{"repo":"acme/demo","labels":["a","b","c"]}"#, "`labels`"),
-        (r#"{"repo":"acme/demo","n":1e400}"#, "no JSON"),
+        (r#"{"repo":"acme/demo","n":1e400}"#, "`n`"),
         (r#"{"repo":"acme/demo","n":200.00000000000000000001}"#, "`n`"),
         (r#"{"repo":"acme/demo","n":"1"}"#, "`n`"),
         ("{\"repo\":\"acme/demo\",\"re\u{200b}po\":1}", "re\\u{200b}po"),
@@ -129,6 +129,12 @@ fn p4_what_is_too_large_or_too_deep_is_refused() {
     let mut client = world.client();
     let large = "x".repeat(200 * 1024);
     client.call("a__any", json!({"text": large})).refused("limit-reached");
+    // Short as it is written, and long as it is judged.
+    let many = client.call("a__any", json!({"list": vec![0; 60_000]}));
+    assert!(
+        many.refused("limit-reached").contains("too many to be asked about"),
+        "{many:?}"
+    );
     client.write(&format!(
         r#"{{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{}}}"#,
         "[".repeat(100)
@@ -386,4 +392,14 @@ fn a_client_that_takes_back_many_calls_is_still_heard() {
         client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}));
     }
     client.call("bank__pay", json!({"to": "Ann"})).done();
+}
+
+#[test]
+fn c038_a_refusal_names_the_arguments_that_are_at_fault() {
+    let world = bank().start(|_| Say::DenyWith(Code::ArgumentsRefused, vec!["amount".into()]));
+    let refused = world.client().call("bank__pay", json!({"amount": 201}));
+    assert!(
+        refused.refused("arguments-refused").ends_with("see `amount`"),
+        "{refused:?}"
+    );
 }

@@ -18,7 +18,8 @@ fn notes() -> Script {
             match message["method"].as_str().unwrap() {
                 "resources/list" => lines.answer(
                     &message,
-                    json!({"resources": [{"uri": "file:///a/one", "name": "one"}, {"uri": "file:///b/two", "name": "two"}]}),
+                    json!({"resources": [{"uri": "file:///a/one", "name": "one"}, {"uri": "file:///b/two", "name": "two"},
+                        {"uri": "file:///a/three", "name": "three\u{200b}"}]}),
                 ),
                 "resources/templates/list" => {
                     lines.answer(&message, json!({"resourceTemplates": [{"uriTemplate": "file:///a/{name}", "name": "t"}]}));

@@ -48,12 +48,12 @@ fn c037_a_changed_description_or_schema_is_asked_with_the_old_and_the_new_text()
                 world.wait(|seen| matches!(seen, Seen::Accepted(what) if what.starts_with("accept notes/send_note")));
                 let asked = ["call notes/send_note", "accept notes/send_note", "call notes/send_note"];
                 assert_eq!(world.asked(), asked, "the call is judged again, with what it is now");
-                assert_eq!(client.tools(), ["notes__send_note", "bailiwick__answer"]);
+                assert_eq!(client.tools(), ["notes__send_note"]);
                 client.call("notes__send_note", json!({"text": "hi"})).done();
                 assert_eq!(world.asked().len(), 4, "it is known now");
             } else {
                 called.refused("answered-no");
-                assert_eq!(client.tools(), ["bailiwick__answer"], "withheld");
+                assert_eq!(client.tools(), [""; 0], "withheld");
             }
         }
     }
@@ -68,11 +68,7 @@ fn c037_a_new_tool_after_a_restart_is_asked_about() {
     });
     let mut client = world.client();
     client.call("notes__send_note", json!({"text": "hi"})).done();
-    assert_eq!(
-        client.tools(),
-        ["notes__send_note", "bailiwick__answer"],
-        "not listed before it was seen"
-    );
+    assert_eq!(client.tools(), ["notes__send_note"], "not listed before it was seen");
     assert_eq!(
         world.asked(),
         ["call notes/send_note"],
@@ -81,7 +77,7 @@ fn c037_a_new_tool_after_a_restart_is_asked_about() {
     assert_eq!(client.call("notes__wipe", json!({})).done(), "wipe {}");
     assert_eq!(world.asked()[1..], ["accept notes/wipe", "call notes/wipe"]);
     client.hear("notifications/tools/list_changed");
-    assert_eq!(client.tools(), ["notes__send_note", "notes__wipe", "bailiwick__answer"]);
+    assert_eq!(client.tools(), ["notes__send_note", "notes__wipe"]);
 }
 
 #[test]
@@ -126,7 +122,7 @@ fn c037_a_change_while_it_runs_withholds_the_tool_and_the_client_hears_of_it() {
     let mut client = world.client();
     client.call("notes__send_note", json!({"text": "hi"})).done();
     client.hear("notifications/tools/list_changed");
-    assert_eq!(client.tools(), ["bailiwick__answer"]);
+    assert_eq!(client.tools(), [""; 0]);
     client
         .call("notes__send_note", json!({"text": "hi"}))
         .refused("answered-no");

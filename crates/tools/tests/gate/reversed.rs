@@ -174,3 +174,55 @@ fn c042_what_is_asked_for_outside_a_call_is_refused() {
     );
     world.wait(|seen| matches!(seen, Seen::Refused(Code::NoRule, what) if what.starts_with("sample evil")));
 }
+
+#[test]
+fn c042_a_server_of_the_newest_revision_is_greeted_its_way_and_asks_by_its_result() {
+    let script: Script = Arc::new(|mut lines| {
+        while let Some(message) = lines.next() {
+            match message["method"].as_str().unwrap_or_default() {
+                "initialize" => {
+                    let error = json!({"code": -32601, "message": "no such method"});
+                    lines.say(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error}));
+                }
+                "server/discover" => {
+                    let result = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0,
+                        "cacheScope": "private", "capabilities": {"tools": {}}, "serverInfo": {"name": "new", "version": "1"}});
+                    lines.answer(&message, result);
+                }
+                "tools/list" => {
+                    let result = json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": go()});
+                    lines.answer(&message, result);
+                }
+                "tools/call" if message["params"].get("inputResponses").is_none() => {
+                    let (method, params) = elicit();
+                    let request = json!({"method": method, "params": params});
+                    let result =
+                        json!({"resultType": "input_required", "inputRequests": {"p": request}, "requestState": "s"});
+                    lines.answer(&message, result);
+                }
+                "tools/call" => {
+                    assert_eq!(message["params"]["requestState"], "s");
+                    let given = message["params"]["inputResponses"]["p"]["content"]["p"].clone();
+                    let mut result = text(&given.to_string());
+                    result["resultType"] = json!("complete");
+                    lines.answer(&message, result);
+                }
+                _ => {}
+            }
+        }
+    });
+    let world = Plan::new()
+        .server("new", &["call new/*", "elicit new"], &go(), script)
+        .start(|_| Say::Allow);
+    let mut client = world.client_with(json!({"elicitation": {}}));
+    let number = client.ask("tools/call", json!({"name": "new__go", "arguments": {}}));
+    let asked = client.hear("elicitation/create");
+    assert_eq!(
+        asked["params"]["message"],
+        "The tool server `new` asks: please type your password"
+    );
+    let result = json!({"action": "accept", "content": {"p": "x"}});
+    client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+    assert_eq!(called(&client.answer_to(number)).done(), "\"x\"");
+    assert_eq!(world.asked(), ["call new/go", "elicit new"]);
+}

@@ -23,6 +23,8 @@ pub enum Say {
     /// Allow, with these obligations.
     Under(Vec<Obligation>),
     Deny(Code),
+    /// Deny, with the arguments that are at fault.
+    DenyWith(Code, Vec<String>),
     /// A person is asked, who answers a moment later.
     Ask(bool),
     /// A person wants to know more.
@@ -399,16 +401,17 @@ impl Client {
         called(&answer)
     }
 
+    /// The names that are listed, without the gate's own.
     pub fn tools(&mut self) -> Vec<String> {
         let listed = self.request("tools/list", json!({}));
         let tools = listed["result"]["tools"]
             .as_array()
             .unwrap_or_else(|| panic!("{listed}"))
             .clone();
-        tools
-            .iter()
-            .map(|tool| tool["name"].as_str().unwrap().to_owned())
-            .collect()
+        {
+            let names = tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned());
+            names.filter(|name| !name.starts_with("bailiwick__")).collect()
+        }
     }
 }
 
@@ -502,6 +505,11 @@ fn mediate(mut socket: UnixStream, log: &Log, rules: &(dyn Fn(&Request) -> Say +
                         Say::Allow => say(&allow(Vec::new())),
                         Say::Under(obligations) => say(&allow(obligations)),
                         Say::Deny(code) => say(&deny(code)),
+                        Say::DenyWith(code, arguments) => {
+                            let mut refusal = Refusal::new(id, code);
+                            refusal.arguments = arguments;
+                            say(&Answer::Deny { call, refusal });
+                        }
                         Say::Ask(yes) => {
                             say(&question);
                             std::thread::sleep(Duration::from_millis(50));
