@@ -98,8 +98,7 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
         match plan.level {
             Level::Namespace => Fence::start(
                 &plan,
-                (along, files),
-                handed,
+                (along, files, handed),
                 readings,
                 pipes,
                 [&filters, &own_filters?],
@@ -166,8 +165,7 @@ struct Fence {
 impl Fence {
     fn start(
         plan: &FencePlan,
-        (along, files): (Along, Option<OwnedFd>),
-        contents: Vec<OwnedFd>,
+        (along, files, contents): (Along, Option<OwnedFd>, Vec<OwnedFd>),
         readings: Readings,
         pipes: Vec<OwnedFd>,
         filters: [&Filters; 2],
