@@ -75,6 +75,11 @@ fn policy(rules: usize) -> Result<Arc<Policy>, String> {
         toolchains: Vec::new(),
         found: None,
         preset: None,
+        lock: None,
+        person_lock: None,
+        pinning: false,
+        relations: None,
+        mandate: None,
         anchors: Anchors { root: Some(root), home },
     };
     let begun = Instant::now();

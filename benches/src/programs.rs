@@ -1,4 +1,8 @@
-//! Programs: bare, in bwrap, and in ours with a daemon up.
+//! Programs: bare, in bwrap, in the peers that are installed (`sandlock`, `nono`), and in ours with a daemon up.
+//!
+//! Each peer gets the fence that is nearest to ours: the project writable, the rest as far as it is needed, no network, `.env`
+//! out of sight where it can do that by name. What it cannot do is not asked of it: the columns say what each costs, not
+//! that they hold the same.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -167,7 +171,8 @@ const ITEMS: [Item; 17] = [
 
 /// Measures every item that is wanted.
 pub fn measure(options: &Options, table: &mut Table) {
-    let wanted = ITEMS.iter().filter(|item| options.wants(item.name));
+    let wanted: Vec<&Item> = ITEMS.iter().filter(|item| options.wants(item.name)).collect();
+    let peers: Vec<&Peer> = PEERS.iter().filter(|peer| peer.is_there(!wanted.is_empty())).collect();
     for item in wanted {
         let kit = Bailiwick::new();
         (item.prepare)(&kit.project());
@@ -180,18 +185,17 @@ pub fn measure(options: &Options, table: &mut Table) {
             line => vec!["sh", "-c", line],
         };
         let project = kit.project();
-        let ways: Vec<Way<'_>> = vec![
-            ("bare", Box::new(|| run(outside(&kit, &words)))),
-            ("bwrap", Box::new(|| run(bubblewrap(&kit, &project, &words)))),
-            (
-                "ours",
-                Box::new(|| {
-                    let mut arguments = vec!["run", "-q", "--"];
-                    arguments.extend(&words);
-                    run(kit.command(&arguments))
-                }),
-            ),
-        ];
+        let mut ways: Vec<Way<'_>> = vec![("bare", Box::new(|| run(outside(&kit, &words))))];
+        for peer in &peers {
+            let once = || run((peer.command)(&kit, &project, &words));
+            ways.push((peer.name, Box::new(once)));
+        }
+        let ours = || {
+            let mut arguments = vec!["run", "-q", "--"];
+            arguments.extend(&words);
+            run(kit.command(&arguments))
+        };
+        ways.push(("ours", Box::new(ours)));
         table.interleave(item.name, item.aim, options.rounds(item.rounds), ways);
     }
 }
@@ -199,6 +203,64 @@ pub fn measure(options: &Options, table: &mut Table) {
 fn outside(kit: &Bailiwick, words: &[&str]) -> Command {
     let mut command = kit.outside_command(words.first().copied().unwrap_or("true"));
     command.args(words.iter().skip(1));
+    command
+}
+
+/// Another fence.
+struct Peer {
+    name: &'static str,
+    command: fn(&Bailiwick, &Path, &[&str]) -> Command,
+}
+
+const PEERS: [Peer; 3] = [
+    Peer {
+        name: "bwrap",
+        command: bubblewrap,
+    },
+    Peer {
+        name: "sandlock",
+        command: sandlock,
+    },
+    Peer {
+        name: "nono",
+        command: nono,
+    },
+];
+
+impl Peer {
+    /// True when it is installed. That it is not is said, where it matters.
+    fn is_there(&self, matters: bool) -> bool {
+        let along = std::env::var_os("PATH").unwrap_or_default();
+        let there = std::env::split_paths(&along).any(|folder| folder.join(self.name).is_file());
+        if matters && !there {
+            eprintln!("bench: `{}` is not in the PATH, so it has no column", self.name);
+        }
+        there
+    }
+}
+
+/// The disk to be read, the project to be written, by Landlock and held calls; `.env` of the project's top denied by its path,
+/// since it takes no patterns. Scratch is the kit's own, since it mounts none.
+fn sandlock(kit: &Bailiwick, project: &Path, words: &[&str]) -> Command {
+    let mut command = kit.outside_command("sandlock");
+    command.args(["run", "--fs-read", "/", "--fs-write", "/dev"]);
+    for writable in [project.to_owned(), kit.outside().join("tmp"), kit.home()] {
+        command.arg("--fs-write").arg(writable);
+    }
+    command.arg("--fs-deny").arg(project.join(".env"));
+    command.args(["--net-allow", "127.0.0.1", "--"]).args(words);
+    command
+}
+
+/// The same by `nono`, which cannot take anything out of a tree that it grants on Linux. It asks no server for updates.
+fn nono(kit: &Bailiwick, project: &Path, words: &[&str]) -> Command {
+    let mut command = kit.outside_command("nono");
+    command.env("NONO_NO_UPDATE_CHECK", "1");
+    command.args(["--silent", "run", "--no-rollback", "--read", "/usr", "--read", "/etc"]);
+    for writable in [project.to_owned(), kit.outside().join("tmp")] {
+        command.arg("--allow").arg(writable);
+    }
+    command.args(["--block-net", "--"]).args(words);
     command
 }
 

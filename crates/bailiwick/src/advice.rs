@@ -189,6 +189,10 @@ pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<
             "widen the limits of `{}` at {}:{}",
             rule.act, rule.file, rule.line
         )),
+        (Code::BudgetSpent, Some(rule)) if matches!(request.resource, Resource::Tool(_)) => Some(format!(
+            "raise the budget at {}:{}, or have it begin anew: `bailiwick budgets list` names it for `reset`",
+            rule.file, rule.line
+        )),
         (Code::BudgetSpent, Some(rule)) => Some(format!(
             "raise the budget of `{}` at {}:{}, or start another task",
             rule.act, rule.file, rule.line

@@ -57,6 +57,8 @@ pub(crate) struct Orders<'a> {
     pub readings: Readings,
     /// The mounts of the trees that are asked about.
     pub asked: Vec<Mount>,
+    /// What files are to hold, by number, at level `namespace`.
+    pub contents: Vec<OwnedFd>,
     /// The pipes, where there is no terminal.
     pub pipes: Vec<OwnedFd>,
     /// The filters for the program.
@@ -122,7 +124,8 @@ fn build(mut orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFa
     let asked = orders.asked.iter().filter(|mount| !mount.absent);
     trees.asked = asked.map(|mount| mount.place.clone()).collect();
     let mut root = Root::lay(&plan.limits)?;
-    root.furnish(plan, &trees, &orders.asked)?;
+    root.furnish(plan, &trees, &orders.asked, &orders.contents)?;
+    orders.contents.clear();
     let mut found = search::search(root.top(), &trees, &plan.protected)?;
     let protected = masks::lay(&root, &trees, &mut found)?;
     root.enter()?;
@@ -399,9 +402,6 @@ impl Starting {
     /// Confines this process, puts it in charge of the program's held calls, and waits until the program runs, or for the
     /// reason why it does not. This process starts no other afterwards.
     pub(crate) fn supervised(self, listener: OwnedFd, charge: Charge, filters: &Filters) -> Result<Pid, LaunchFault> {
-        let Some(listener) = handed(listener)? else {
-            return self.runs();
-        };
         // Each connection that is being made takes a few descriptors. The program has its own limit.
         let files = getrlimit(Resource::Nofile);
         let raised = Rlimit {
@@ -409,7 +409,11 @@ impl Starting {
             maximum: files.maximum,
         };
         let _ = setrlimit(Resource::Nofile, raised);
+        // While the program's process gets ready.
         filters.lay()?;
+        let Some(listener) = handed(listener)? else {
+            return self.runs();
+        };
         Supervisor::begin(listener, charge).or_say(|| "cannot start the supervisor".into())?;
         self.runs()
     }

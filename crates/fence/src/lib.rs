@@ -35,6 +35,7 @@ mod program;
 mod root;
 mod search;
 mod serve;
+mod sieve;
 mod spare;
 mod supervise;
 mod sys;

@@ -85,6 +85,9 @@ pub(crate) enum Hear {
         /// Whether a terminal comes along.
         terminal: bool,
     },
+    /// The fence's mounts come along: whoever holds them takes them down, and no process of the fence need wait for that
+    /// when it ends.
+    Mounts,
     /// Nothing runs.
     Fault {
         /// Why.
@@ -136,6 +139,7 @@ impl Hear {
                 listeners, terminal, ..
             } => listeners.saturating_add(usize::from(*terminal)),
             Self::Done { descriptor, .. } => usize::from(*descriptor),
+            Self::Mounts => 1,
             Self::Fault { .. } | Self::Exited { .. } => 0,
         }
     }

@@ -10,9 +10,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use bailiwick_gate::{FencePlan, LaunchFault, Limits};
+use bailiwick_gate::{Content, FencePlan, LaunchFault, Limits};
 use bailiwick_model::AbsPath;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, mkdirat, openat, symlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, mkdirat, openat, sendfile, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -23,6 +23,7 @@ use rustix::process::{fchdir, pivot_root};
 
 use crate::ask::Mount;
 use crate::fault::{Says, failed, hint};
+use crate::order::MAX_CONTENT;
 use crate::sys;
 use crate::top::Top;
 use crate::trees::{Tree, Trees};
@@ -108,7 +109,7 @@ impl Root {
     fn devices(&self, devices: [(&str, rustix::io::Result<OwnedFd>); 6]) -> Result<(), LaunchFault> {
         for (name, device) in devices {
             let say = || format!("cannot show `/dev/{name}` inside");
-            let at = new_file(&self.top, &format!("dev/{name}"), b"", 0o666).or_say(say)?;
+            let at = new_file(&self.top, &format!("dev/{name}"), Holds::Bytes(b""), 0o666).or_say(say)?;
             attach_on(&device.or_say(say)?, &at).or_say(say)?;
         }
         let say = || "cannot make a `/dev` of its own".to_owned();
@@ -163,10 +164,14 @@ impl Root {
 
     /// An empty folder in memory, not mounted anywhere yet, of those that share one bound.
     fn scratch_folder(&self, name: &str, mode: u32) -> rustix::io::Result<OwnedFd> {
+        self.make_scratch(name, mode)?;
+        clone_of(&self.scratch, name)
+    }
+
+    fn make_scratch(&self, name: &str, mode: u32) -> rustix::io::Result<()> {
         mkdirat(&self.scratch, name, Mode::from_raw_mode(0o700))?;
         // By itself: making it heeds the umask.
-        chmodat(&self.scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())?;
-        clone_of(&self.scratch, name)
+        chmodat(&self.scratch, name, Mode::from_raw_mode(mode), AtFlags::empty())
     }
 
     /// Lays a scratch folder over another, which is asked for the names that it does not have (overlayfs).
@@ -186,7 +191,14 @@ impl Root {
     }
 
     /// Mounts the trees, those that are asked about, and the scratch folders, the shallow ones first, and writes the files.
-    pub(crate) fn furnish(&mut self, plan: &FencePlan, trees: &Trees, asked: &[Mount]) -> Result<(), LaunchFault> {
+    /// `contents` are what files are to hold that came along.
+    pub(crate) fn furnish(
+        &mut self,
+        plan: &FencePlan,
+        trees: &Trees,
+        asked: &[Mount],
+        contents: &[OwnedFd],
+    ) -> Result<(), LaunchFault> {
         enum Piece<'a> {
             Scratch(&'a AbsPath),
             Tree(&'a Tree),
@@ -212,19 +224,33 @@ impl Root {
                 Piece::Scratch(path) => {
                     let mode = if path.name() == Some("tmp") { 0o1777 } else { 0o755 };
                     let name = number.to_string();
-                    let folder = self.scratch_folder(&name, mode).or_say(say)?;
+                    self.make_scratch(&name, mode).or_say(say)?;
                     let below = absent.iter().find(|below| below.place == *path);
                     let heard = below.and_then(|below| self.over(&name, &below.mount).ok());
-                    attach_on(heard.as_ref().unwrap_or(&folder), &at).or_say(say)?;
+                    // One or the other: a detached mount that is never used makes the kernel wait when it is closed.
+                    let folder = match heard {
+                        Some(heard) => heard,
+                        None => clone_of(&self.scratch, &name).or_say(say)?,
+                    };
+                    attach_on(&folder, &at).or_say(say)?;
                 }
             }
         }
         for link in &trees.links {
             self.link(&link.at, &link.text)?;
         }
-        plan.files
-            .iter()
-            .try_for_each(|(path, content)| self.file(path, content.bytes()))
+        plan.files.iter().try_for_each(|(path, content)| match content {
+            Content::Handed(number) => {
+                let lost = || {
+                    failed(
+                        format!("cannot write `{path}` inside"),
+                        "its content has not come along",
+                    )
+                };
+                self.file(path, Holds::Same(contents.get(*number).ok_or_else(lost)?))
+            }
+            content => self.file(path, Holds::Bytes(content.bytes())),
+        })
     }
 
     /// Makes a link of the machine's anew, unless a tree shows it already.
@@ -290,7 +316,7 @@ impl Root {
     }
 
     /// Writes a small file: into the root itself where that is its place, else over what a tree shows there.
-    fn file(&self, path: &AbsPath, content: &[u8]) -> Result<(), LaunchFault> {
+    fn file(&self, path: &AbsPath, content: Holds<'_>) -> Result<(), LaunchFault> {
         let say = || format!("cannot write `{}` inside", path.as_str());
         let mut path = path.to_path_buf();
         // A name that is a link, like many an `/etc/resolv.conf`: what counts is the file it leads to, inside.
@@ -411,19 +437,47 @@ fn attach_on(mount: &OwnedFd, place: &OwnedFd) -> rustix::io::Result<()> {
     move_mount(mount, c"", place, c"", flags)
 }
 
+/// What a new file is to hold.
+#[derive(Clone, Copy)]
+enum Holds<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// The same as a file that is open.
+    Same(&'a OwnedFd),
+}
+
+impl Holds<'_> {
+    fn write(self, into: &OwnedFd) -> rustix::io::Result<()> {
+        match self {
+            Self::Bytes(mut rest) => {
+                while !rest.is_empty() {
+                    let written = rustix::io::write(into, rest)?;
+                    rest = rest.get(written..).unwrap_or_default();
+                }
+            }
+            Self::Same(file) => {
+                let (mut at, mut left) = (0, usize::try_from(MAX_CONTENT).unwrap_or(usize::MAX));
+                while left > 0 {
+                    match sendfile(into, file, Some(&mut at), left)? {
+                        0 => break,
+                        copied => left = left.saturating_sub(copied),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 fn new_file(
     folder: impl AsFd,
     path: impl rustix::path::Arg + Copy,
-    content: &[u8],
+    content: Holds<'_>,
     mode: u32,
 ) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = openat(&folder, path, flags, Mode::from_raw_mode(mode))?;
-    let mut rest = content;
-    while !rest.is_empty() {
-        let written = rustix::io::write(&made, rest)?;
-        rest = rest.get(written..).unwrap_or_default();
-    }
+    content.write(&made)?;
     drop(made);
     openat(
         &folder,
@@ -441,7 +495,7 @@ fn covers() -> rustix::io::Result<OwnedFd> {
         FsMountFlags::FSMOUNT_CLOEXEC,
         QUIET | MountAttrFlags::MOUNT_ATTR_NOEXEC,
     )?;
-    drop(new_file(&mount, "file", b"", 0)?);
+    drop(new_file(&mount, "file", Holds::Bytes(b""), 0)?);
     mkdirat(&mount, "folder", Mode::empty())?;
     fsconfig_set_flag(made.as_fd(), "ro")?;
     rustix::mount::fsconfig_reconfigure(made.as_fd())?;

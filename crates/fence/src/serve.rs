@@ -6,13 +6,14 @@
 //! Not here: what the fence is made of (`inside`).
 
 use std::io::{Read, Seek, SeekFrom};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use bailiwick_gate::{Content, FencePlan, Judged, LaunchFault, Reading};
 use bailiwick_model::Level;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{
     Pid, Signal, WaitOptions, getegid, geteuid, kill_process, set_parent_process_death_signal, waitpid,
 };
@@ -90,28 +91,25 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
             brokers,
             secret: plan.secret.then(|| take(&mut daemon)).transpose()?,
         };
-        let handed = (0..plan.handed).map(|_| contents_of(take(&mut daemon)?));
+        let handed = (0..plan.handed).map(|_| take(&mut daemon));
         let handed = handed.collect::<Result<Vec<_>, LaunchFault>>()?;
-        for (_, content) in &mut plan.files {
-            if let Content::Handed(number) = content
-                && let Some(bytes) = handed.get(*number)
-            {
-                *content = Content::Bytes(Arc::clone(bytes));
-            }
-        }
         let pipes = (0..daemon.waiting()).map(|_| daemon.take()).collect::<Result<_, _>>();
         let pipes = pipes.or_say(|| "cannot carry out the order".into())?;
         match plan.level {
             Level::Namespace => Fence::start(
                 &plan,
                 (along, files),
+                handed,
                 readings,
                 pipes,
                 [&filters, &own_filters?],
                 landlock,
                 spare.as_ref(),
             ),
-            Level::Process => Fence::start_process(plan, along, readings, pipes, [&filters, &own_filters?], landlock),
+            Level::Process => {
+                read_contents(&mut plan, handed)?;
+                Fence::start_process(plan, along, readings, pipes, [&filters, &own_filters?], landlock)
+            }
         }
     };
     let fence = carry_out();
@@ -125,6 +123,20 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Where nothing is mounted, what files are to hold is kept in memory.
+fn read_contents(plan: &mut FencePlan, handed: Vec<OwnedFd>) -> Result<(), LaunchFault> {
+    let handed = handed.into_iter().map(contents_of);
+    let handed = handed.collect::<Result<Vec<_>, LaunchFault>>()?;
+    for (_, content) in &mut plan.files {
+        if let Content::Handed(number) = content
+            && let Some(bytes) = handed.get(*number)
+        {
+            *content = Content::Bytes(Arc::clone(bytes));
+        }
+    }
+    Ok(())
 }
 
 /// What a descriptor holds that came along.
@@ -147,12 +159,15 @@ struct Fence {
     process: Option<Box<FencePlan>>,
     /// The watch over the server of trees that are asked about.
     files: Option<Watch>,
+    /// What was mounted in the fence. It is taken down with this process, when the daemon knows that the fence has ended.
+    mounts: Option<OwnedFd>,
 }
 
 impl Fence {
     fn start(
         plan: &FencePlan,
         (along, files): (Along, Option<OwnedFd>),
+        contents: Vec<OwnedFd>,
         readings: Readings,
         pipes: Vec<OwnedFd>,
         filters: [&Filters; 2],
@@ -178,6 +193,7 @@ impl Fence {
                     along: Some(along),
                     readings,
                     asked: Vec::new(),
+                    contents,
                     pipes,
                     filters: filters[0],
                     own_filters: filters[1],
@@ -188,7 +204,7 @@ impl Fence {
                 build(orders, group, spare, asking, Channel::over(theirs), &tell);
             }
         };
-        drop((theirs, tell, pipes, along, asking));
+        drop((theirs, tell, pipes, along, asking, contents));
         let mut number = || {
             let mut number = [0u8; 4];
             let heard = rustix::io::read(&told, &mut number);
@@ -206,6 +222,7 @@ impl Fence {
             group,
             process: None,
             files,
+            mounts: None,
         })
     }
 
@@ -234,6 +251,7 @@ impl Fence {
                     along: Some(along),
                     readings,
                     asked: Vec::new(),
+                    contents: Vec::new(),
                     pipes,
                     filters: filters[0],
                     own_filters: filters[1],
@@ -261,11 +279,20 @@ impl Fence {
             group,
             process: Some(plan),
             files: None,
+            mounts: None,
         })
     }
 
     /// Stays between the daemon and the fence until the fence has ended.
     fn serve(mut self, daemon: &mut Channel) -> ExitCode {
+        self.attend(daemon);
+        if let Some(files) = self.files.take() {
+            files.end();
+        }
+        ExitCode::SUCCESS
+    }
+
+    fn attend(&mut self, daemon: &mut Channel) {
         loop {
             let mut ready = [
                 PollFd::new(&*daemon, PollFlags::IN),
@@ -282,7 +309,7 @@ impl Fence {
                 self.files = None;
             }
             if from_inside && !self.hear(daemon) {
-                return ExitCode::SUCCESS;
+                return;
             }
             if from_daemon && !self.obey(daemon) {
                 return self.finish(daemon, Some(137));
@@ -309,6 +336,7 @@ impl Fence {
                     let _ = daemon.send(&Hear::Fault { fault }, &[]);
                     return false;
                 }
+                Ok(Some(Hear::Mounts)) => self.mounts = self.inside.take().ok(),
                 Ok(Some(said @ (Hear::Started { .. } | Hear::Done { .. }))) => {
                     let brings = said.brings();
                     if pass(&mut self.inside, daemon, &said, brings).is_err() {
@@ -354,8 +382,9 @@ impl Fence {
 
     /// Waits until the first process is gone, and so everything in the fence.
     fn collect(&mut self) -> Option<i32> {
-        if let Some(files) = self.files.take() {
-            files.end();
+        // What waits for it in the fence is refused then; its own end is waited for later.
+        if let Some(files) = &self.files {
+            files.kill();
         }
         let status = waitpid(Some(self.first.take()?), WaitOptions::empty());
         if let Some(plan) = self.process.take() {
@@ -365,11 +394,10 @@ impl Fence {
         status.ok().flatten().and_then(|(_, status)| status_of(status))
     }
 
-    fn finish(mut self, daemon: &Channel, status: Option<i32>) -> ExitCode {
+    fn finish(&mut self, daemon: &Channel, status: Option<i32>) {
         let ended = self.end();
         let status = status.or(ended).unwrap_or(137);
         let _ = daemon.send(&Hear::Exited { status }, &[]);
-        ExitCode::SUCCESS
     }
 }
 
@@ -389,7 +417,11 @@ fn build(
     launcher: Channel,
     tell: &OwnedFd,
 ) -> ! {
-    match enter(&mut orders, group.as_ref(), spare, asking, tell).and_then(|()| first_process()) {
+    let entered = enter(&mut orders, group.as_ref(), spare, asking, tell);
+    if entered.is_ok() {
+        hand_out_mounts(&launcher);
+    }
+    match entered.and_then(|()| first_process()) {
         Ok(Fork::Parent(first)) => {
             let _ = rustix::io::write(tell, &first.as_raw_nonzero().get().to_ne_bytes());
             sys::exit_now(0);
@@ -399,6 +431,14 @@ fn build(
             let _ = launcher.send(&Hear::Fault { fault }, &[]);
             sys::exit_now(1);
         }
+    }
+}
+
+/// Hands this process's mounts to the launcher. Without them the first process takes them down as it ends.
+fn hand_out_mounts(launcher: &Channel) {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    if let Ok(mounts) = openat(CWD, c"/proc/self/ns/mnt", flags, Mode::empty()) {
+        let _ = launcher.send(&Hear::Mounts, &[mounts.as_fd()]);
     }
 }
 

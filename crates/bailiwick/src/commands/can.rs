@@ -214,6 +214,15 @@ fn read(
             let name = SecretName::parse(name).map_err(|e| usage(&e))?;
             Ok((ask(Verb::Use, Resource::Secret(name)), None))
         }
+        // With arguments, as JSON behind the tool's name.
+        Verb::Call if resource.contains('{') => {
+            let anchors = bailiwick_model::Anchors {
+                root: Some(root.clone()),
+                home: home.clone(),
+            };
+            let asked = bailiwick_policy::request_for(text, &anchors, &bailiwick_gate::AsWritten);
+            Ok((asked.map_err(|e| usage(&e))?, None))
+        }
         Verb::Call | Verb::Open | Verb::Prompt | Verb::Sample | Verb::Elicit | Verb::Roots | Verb::Accept => {
             let tool = resource.parse().map_err(|e: bailiwick_model::ToolError| usage(&e))?;
             Ok((ask(verb, Resource::Tool(tool)), None))

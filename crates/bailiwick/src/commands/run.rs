@@ -56,6 +56,7 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         .map_or(directory, |worktree| worktree.directory.clone());
     let resumed = args.resume.as_deref().map(|task| ordered(&places, task)).transpose()?;
     let directory = resumed.as_ref().map_or(directory, |order| order.directory.clone());
+    let git = GitSettings::ask(&directory);
     let seen = terminal::size();
     let size = seen.or(args.detach.then_some(UNSEEN));
     let tied = args.end_with_terminal || args.standalone || size.is_none();
@@ -63,7 +64,7 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         level: args.level,
         command: args.command.clone(),
         preset: args.preset.clone(),
-        git: GitSettings::of_person(&directory),
+        git: GitSettings::default(),
         environment: std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect(),
@@ -84,7 +85,7 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
             .map(|file| super::mandate::read(file, &args.set))
             .transpose()?,
     };
-    let order = match &resumed {
+    let mut order = match &resumed {
         Some(before) => again(before, order),
         None => order,
     };
@@ -98,6 +99,7 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     }
     let pipes = if size.is_some() { None } else { Some(Pipes::make()?) };
     let company = Company::keep(&link, !tied)?;
+    order.git = git.heard();
     match &pipes {
         Some(pipes) => {
             let theirs: Vec<_> = pipes.theirs().iter().map(AsFd::as_fd).collect();

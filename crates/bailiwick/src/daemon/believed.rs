@@ -6,17 +6,19 @@
 //! Trust: the machine's bundles and what the person's variables name are the person's.
 //! Not here: the authority and its key (`bailiwick_proxy`), whom the gate itself believes (there, by the same roots).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bailiwick_model::AbsPath;
 use bailiwick_proxy::{Authority, BUNDLES};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::key_store;
+use super::key_store::KeyStore;
+use super::lock;
 
 /// Largest bundle that is read, in bytes.
 const MAX: u64 = 8 << 20;
@@ -78,9 +80,8 @@ impl Believed {
     /// Gathers it. `named` are files of roots that settings name; `environment` is the person's.
     pub fn gather(authority: &Authority, named: &[AbsPath], environment: &[(String, String)]) -> Result<Self, String> {
         let mut all = Self::default();
-        let machine = BUNDLES.iter().find_map(|path| read(Path::new(path)).ok());
+        let machine = BUNDLES.iter().find_map(|path| known_text(Path::new(path)).ok());
         let machine = machine.unwrap_or_default();
-        let mut known: BTreeSet<String> = certificates(&machine).into_iter().collect();
         let mut texts = Vec::new();
         for path in named {
             let text = read(&path.to_path_buf()).map_err(|e| format!("the roots in `{path}`: {e}"))?;
@@ -93,20 +94,22 @@ impl Believed {
             // A variable that names nothing says nothing to the person's own programs either.
             texts.extend(read(Path::new(value)).ok());
         }
-        for certificate in texts.iter().flat_map(|text| certificates(text)) {
-            if known.insert(certificate.clone()) {
-                all.roots.push_str(&certificate);
+        if !texts.is_empty() {
+            let mut known: BTreeSet<String> = certificates(&machine).into_iter().collect();
+            for certificate in texts.iter().flat_map(|text| certificates(text)) {
+                if known.insert(certificate.clone()) {
+                    all.roots.push_str(&certificate);
+                }
             }
         }
-        let mut whole = machine.clone();
-        if !whole.is_empty() && !whole.ends_with('\n') {
-            whole.push('\n');
-        }
-        whole.push_str(&all.roots);
-        whole.push_str(authority.certificate());
-        all.whole = all.add(whole.as_bytes())?;
-        let beside = format!("{}{}", authority.certificate(), all.roots);
-        all.beside = all.add(beside.as_bytes())?;
+        let between = if machine.is_empty() || machine.ends_with('\n') {
+            ""
+        } else {
+            "\n"
+        };
+        let (roots, own) = (all.roots.clone(), authority.certificate());
+        all.whole = all.add(&[machine.as_str(), between, roots.as_str(), own].map(str::as_bytes))?;
+        all.beside = all.add(&[own, roots.as_str()].map(str::as_bytes))?;
         for bundle in real(&BUNDLES.map(PathBuf::from)) {
             all.show(&bundle, all.whole);
         }
@@ -115,11 +118,13 @@ impl Believed {
     }
 
     /// Keeps a content, to be handed to the launcher.
-    fn add(&mut self, bytes: &[u8]) -> Result<usize, String> {
+    fn add(&mut self, parts: &[&[u8]]) -> Result<usize, String> {
         let keep = || -> std::io::Result<OwnedFd> {
             let file = memfd_create("roots", MemfdFlags::CLOEXEC)?;
             let mut file = std::fs::File::from(file);
-            std::io::Write::write_all(&mut file, bytes)?;
+            for part in parts {
+                std::io::Write::write_all(&mut file, part)?;
+            }
             Ok(file.into())
         };
         let kept = keep().map_err(|e| format!("a bundle of roots cannot be kept: {e}"))?;
@@ -148,10 +153,9 @@ impl Believed {
             .filter(|(_, der)| !der.is_empty())
             .collect();
         for path in real(&found) {
-            let store = bytes_of(&path).map_err(|e| e.to_string());
-            match store.and_then(|store| key_store::with(&store, &more)) {
+            match known_store(&path).and_then(|store| store.with(&more)) {
                 Ok(store) => {
-                    let content = self.add(&store)?;
+                    let content = self.add(&[&store])?;
                     self.show(&path, content);
                 }
                 Err(why) => self.notes.push(format!(
@@ -183,6 +187,75 @@ fn real(paths: &[PathBuf]) -> Vec<PathBuf> {
         }
     }
     all
+}
+
+/// Which content of a file was read: where the kernel says the same of it again, it holds the same. Whoever can write to the
+/// machine's own bundles without that decides what it believes anyway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp([i64; 7]);
+
+impl Stamp {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let found = path.metadata()?;
+        let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        Ok(Self([
+            whole(found.dev()),
+            whole(found.ino()),
+            whole(found.size()),
+            found.mtime(),
+            found.mtime_nsec(),
+            found.ctime(),
+            found.ctime_nsec(),
+        ]))
+    }
+
+    /// True where the file has not changed for long enough that a change would show.
+    fn is_settled(&self) -> bool {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(0));
+        let Self([.., modified, _, changed, _]) = self;
+        now.saturating_sub(*modified.max(changed)) > 2
+    }
+}
+
+/// What was read of the machine's files, for the next task.
+struct Known<T>(Mutex<BTreeMap<PathBuf, (Stamp, Arc<T>)>>);
+
+/// Most files of which it is kept what was in them.
+const MAX_KNOWN: usize = 16;
+
+impl<T> Known<T> {
+    const fn nothing() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    /// What a file holds: as it was read before, where it is unchanged.
+    fn of(&self, path: &Path, read: impl FnOnce() -> Result<T, String>) -> Result<Arc<T>, String> {
+        let stamp = Stamp::of(path).map_err(|e| e.to_string())?;
+        if let Some((known, content)) = lock(&self.0).get(path)
+            && *known == stamp
+        {
+            return Ok(Arc::clone(content));
+        }
+        let content = Arc::new(read()?);
+        let mut all = lock(&self.0);
+        if stamp.is_settled() && all.len() < MAX_KNOWN {
+            all.insert(path.to_owned(), (stamp, Arc::clone(&content)));
+        }
+        Ok(content)
+    }
+}
+
+/// The text of one of the machine's bundles.
+fn known_text(path: &Path) -> Result<Arc<String>, String> {
+    static KNOWN: Known<String> = Known::nothing();
+    KNOWN.of(path, || read(path).map_err(|e| e.to_string()))
+}
+
+/// One of the machine's key stores.
+fn known_store(path: &Path) -> Result<Arc<KeyStore>, String> {
+    static KNOWN: Known<KeyStore> = Known::nothing();
+    KNOWN.of(path, || KeyStore::read(bytes_of(path).map_err(|e| e.to_string())?))
 }
 
 fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use bailiwick_fence::Running;
 use bailiwick_gate::{Store, TaskRow};
+use bailiwick_model::TaskId;
 use bailiwick_store::SqliteStore;
 
 use super::spare::NetworkGate;
@@ -12,8 +14,12 @@ use super::spare::NetworkGate;
 enum Chore {
     /// Keeps a task's row.
     Keep(Box<TaskRow>),
+    /// Keeps what a task was ordered by, as text.
+    KeepOrder(TaskId, String),
     /// Ends a network gate and waits for it.
     EndGate(Box<NetworkGate>),
+    /// Lets go of a launcher whose fence has ended, and waits for it.
+    EndLauncher(Box<Running>),
     /// Answers when all before it is done.
     Report(Sender<()>),
 }
@@ -37,10 +43,20 @@ impl Chores {
         self.add(Chore::Keep(Box::new(row)));
     }
 
+    /// Keeps what a task was ordered by, soon.
+    pub fn keep_order(&self, task: TaskId, order: String) {
+        self.add(Chore::KeepOrder(task, order));
+    }
+
     /// Ends a network gate, soon. Its channel is closed at once.
     pub fn end_gate(&self, gate: NetworkGate) {
         let _ = gate.channel.shutdown(std::net::Shutdown::Both);
         self.add(Chore::EndGate(Box::new(gate)));
+    }
+
+    /// Lets go of a launcher whose fence has ended, soon: it takes down what was mounted there.
+    pub fn end_launcher(&self, running: Running) {
+        self.add(Chore::EndLauncher(Box::new(running)));
     }
 
     /// Waits until all that was handed over is done.
@@ -65,7 +81,13 @@ fn work(store: &SqliteStore, chores: &Receiver<Chore>) {
                     talkln!("bailiwick: task {} could not be kept: {fault}", row.id);
                 }
             }
+            Chore::KeepOrder(task, order) => {
+                if let Err(fault) = store.put_order(task, &order) {
+                    talkln!("bailiwick: task {task} cannot be resumed later: {fault}");
+                }
+            }
             Chore::EndGate(gate) => gate.end(),
+            Chore::EndLauncher(running) => drop(running),
             Chore::Report(done) => {
                 let _ = done.send(());
             }

@@ -27,53 +27,76 @@ fn digest(body: &[u8]) -> [u8; DIGEST] {
     hash.finalize().into()
 }
 
-/// The store with these certificates (DER) more, each under its name.
-pub fn with(store: &[u8], more: &[(String, Vec<u8>)]) -> Result<Vec<u8>, String> {
-    let end = store.len().saturating_sub(DIGEST);
-    let (body, sum) = store.split_at_checked(end).unwrap_or_default();
-    let (head, entries) = body
-        .split_at_checked(HEAD)
-        .ok_or("it is no key store of the kind JKS")?;
-    let number = |from: usize| -> Option<u32> {
-        let bytes = head.get(from..from.saturating_add(4))?;
-        bytes.try_into().ok().map(u32::from_be_bytes)
-    };
-    if !head.starts_with(&MAGIC) || number(4) != Some(VERSION) {
-        return Err("it is no key store of the kind JKS".into());
+/// A store that has the password which all know.
+#[derive(Debug)]
+pub struct KeyStore {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl KeyStore {
+    /// Reads a store.
+    pub fn read(bytes: Vec<u8>) -> Result<Self, String> {
+        let end = bytes.len().saturating_sub(DIGEST);
+        let (body, sum) = bytes.split_at_checked(end).unwrap_or_default();
+        let head = body.get(..HEAD).ok_or("it is no key store of the kind JKS")?;
+        let number = |from: usize| -> Option<u32> {
+            let bytes = head.get(from..from.saturating_add(4))?;
+            bytes.try_into().ok().map(u32::from_be_bytes)
+        };
+        if !head.starts_with(&MAGIC) || number(4) != Some(VERSION) {
+            return Err("it is no key store of the kind JKS".into());
+        }
+        if sum != digest(body) {
+            return Err("it has a password of its own".into());
+        }
+        let count = number(8).unwrap_or(0);
+        Ok(Self { bytes, count })
     }
-    if sum != digest(body) {
-        return Err("it has a password of its own".into());
+
+    fn entries(&self) -> &[u8] {
+        let end = self.bytes.len().saturating_sub(DIGEST);
+        self.bytes.get(HEAD..end).unwrap_or_default()
     }
-    let count = u32::try_from(more.len())
-        .ok()
-        .and_then(|more| number(8)?.checked_add(more));
-    let count = count.ok_or("it is full")?;
-    let mut all = Vec::with_capacity(store.len().saturating_mul(2));
-    all.extend(MAGIC);
-    all.extend(VERSION.to_be_bytes());
-    all.extend(count.to_be_bytes());
-    all.extend(entries);
-    for (alias, certificate) in more {
-        let name = u16::try_from(alias.len()).map_err(|_| "a name is too long")?;
-        let length = u32::try_from(certificate.len()).map_err(|_| "a certificate is too long")?;
-        all.extend(CERTIFICATE.to_be_bytes());
-        all.extend(name.to_be_bytes());
-        all.extend(alias.as_bytes());
-        // When it was made, in milliseconds: nobody looks.
-        all.extend(0u64.to_be_bytes());
-        all.extend(5u16.to_be_bytes());
-        all.extend(b"X.509");
-        all.extend(length.to_be_bytes());
-        all.extend(certificate);
+
+    /// The store with these certificates (DER) more, each under its name.
+    pub fn with(&self, more: &[(String, Vec<u8>)]) -> Result<Vec<u8>, String> {
+        let count = u32::try_from(more.len())
+            .ok()
+            .and_then(|more| self.count.checked_add(more));
+        let count = count.ok_or("it is full")?;
+        let entries = self.entries();
+        let mut all = Vec::with_capacity(entries.len().saturating_add(64 * 1024));
+        all.extend(MAGIC);
+        all.extend(VERSION.to_be_bytes());
+        all.extend(count.to_be_bytes());
+        all.extend(entries);
+        for (alias, certificate) in more {
+            let name = u16::try_from(alias.len()).map_err(|_| "a name is too long")?;
+            let length = u32::try_from(certificate.len()).map_err(|_| "a certificate is too long")?;
+            all.extend(CERTIFICATE.to_be_bytes());
+            all.extend(name.to_be_bytes());
+            all.extend(alias.as_bytes());
+            // When it was made, in milliseconds: nobody looks.
+            all.extend(0u64.to_be_bytes());
+            all.extend(5u16.to_be_bytes());
+            all.extend(b"X.509");
+            all.extend(length.to_be_bytes());
+            all.extend(certificate);
+        }
+        let sum = digest(&all);
+        all.extend(sum);
+        Ok(all)
     }
-    let sum = digest(&all);
-    all.extend(sum);
-    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn with(store: &[u8], more: &[(String, Vec<u8>)]) -> Result<Vec<u8>, String> {
+        KeyStore::read(store.to_vec())?.with(more)
+    }
 
     fn empty() -> Vec<u8> {
         let body = [MAGIC, 2u32.to_be_bytes(), 0u32.to_be_bytes()].concat();

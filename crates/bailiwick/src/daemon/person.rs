@@ -310,6 +310,8 @@ fn ordered(daemon: &Daemon, task: TaskId) -> PersonAnswer {
             "it runs: `bailiwick attach` comes back to it",
         );
     }
+    // What was handed over to be kept is kept by then.
+    daemon.chores.finish();
     match daemon.store.order(task) {
         Ok(Some(text)) => match serde_json::from_str(&text) {
             Ok(order) => PersonAnswer::Ordered(Box::new(order)),

@@ -168,6 +168,7 @@ impl Waiting {
     /// Waits for the agent's end and clears up behind it; says its status, and how much was refused.
     pub fn wait(mut self, daemon: &Daemon) -> (i32, u64) {
         let status = self.running.wait();
+        daemon.chores.end_launcher(self.running);
         drop(lock(&self.doors.open).take());
         if let Some(Err(e)) = self.shared.as_ref().map(|shared| shared.gather()) {
             talkln!("bailiwick: the login of task {} could not be shared: {e}", self.row.id);
@@ -423,6 +424,8 @@ fn begin(
     outer: Option<Outer>,
     tell: &dyn Fn(Planned) -> std::io::Result<()>,
 ) -> Result<Started, LaunchFault> {
+    // Keys and bundles are made meanwhile.
+    let opening = Opening::begin(row.id, policy, order);
     let start = permit(
         daemon,
         &Request::new(row.id, Verb::Run, ordered(order, context)?),
@@ -474,10 +477,7 @@ fn begin(
     } else {
         (Vec::new(), asked)
     };
-    let opening = match policy.settings() {
-        settings if settings.opened.is_empty() => None,
-        settings => Some(opening(row.id, settings, order)?),
-    };
+    let opening = opening.finish()?;
     let believed = opening.as_ref().map(|(_, believed)| believed);
     let token = (outer.is_none() && !policy.settings().servers.is_empty()).then(|| {
         let mut bytes = [0; 16];
@@ -726,11 +726,9 @@ fn keep_order(daemon: &Daemon, task: TaskId, order: &RunOrder) {
         git: crate::git::settings::GitSettings::default(),
         ..order.clone()
     };
-    let kept = serde_json::to_string(&order)
-        .map_err(|e| e.to_string())
-        .and_then(|text| daemon.store.put_order(task, &text).map_err(|e| e.to_string()));
-    if let Err(cause) = kept {
-        talkln!("bailiwick: task {task} cannot be resumed later: {cause}");
+    match serde_json::to_string(&order) {
+        Ok(text) => daemon.chores.keep_order(task, text),
+        Err(cause) => talkln!("bailiwick: task {task} cannot be resumed later: {cause}"),
     }
 }
 
@@ -746,11 +744,42 @@ fn settle(daemon: &Daemon, spent: Spent, done: bool, note: &str) {
     }
 }
 
-/// The task's own authority, and what programs then believe.
-fn opening(task: TaskId, settings: &Settings, order: &RunOrder) -> Result<(Authority, Believed), LaunchFault> {
+/// The task's own authority, and what programs then believe, while they are made.
+struct Opening(Option<JoinHandle<Result<(Authority, Believed), LaunchFault>>>);
+
+impl Opening {
+    /// Begins to make them in a thread of its own, where connections are opened.
+    fn begin(task: TaskId, policy: &Arc<Policy>, order: &RunOrder) -> Self {
+        let (policy, environment) = (Arc::clone(policy), order.environment.clone());
+        let opens = !policy.settings().opened.is_empty();
+        Self(opens.then(|| std::thread::spawn(move || opening(task, policy.settings(), &environment))))
+    }
+
+    /// Waits for them. None where no connection is opened.
+    fn finish(self) -> Result<Option<(Authority, Believed)>, LaunchFault> {
+        let made = self.0.map(|making| {
+            let lost = |_| {
+                Err(fault(
+                    Code::Fault,
+                    "the task's authority could not be made",
+                    "its thread broke off",
+                    "",
+                ))
+            };
+            making.join().unwrap_or_else(lost)
+        });
+        made.transpose()
+    }
+}
+
+fn opening(
+    task: TaskId,
+    settings: &Settings,
+    environment: &[(String, String)],
+) -> Result<(Authority, Believed), LaunchFault> {
     let authority = Authority::make(&task.to_string())
         .map_err(|e| fault(Code::Fault, "the task's authority could not be made", e, ""))?;
-    let believed = Believed::gather(&authority, &settings.roots, &order.environment);
+    let believed = Believed::gather(&authority, &settings.roots, environment);
     let believed = believed.map_err(|e| fault(Code::PolicyFault, "connections cannot be opened", e, ""))?;
     Ok((authority, believed))
 }

@@ -5,6 +5,8 @@
 //! git has hundreds of settings, and any of them may name a program tomorrow.
 //! See: git-config(1).
 
+use std::process::{Child, Stdio};
+
 use bailiwick_model::AbsPath;
 use serde::{Deserialize, Serialize};
 
@@ -129,18 +131,37 @@ pub struct GitSettings {
     pub ignored: Option<String>,
 }
 
-impl GitSettings {
-    /// Reads what holds for the person in this folder; nothing where git is not installed.
-    pub fn of_person(folder: &AbsPath) -> Self {
-        let mut git = quiet_git(&folder.to_path_buf());
-        git.args(["config", "--list", "--show-scope", "--includes", "-z"]);
-        let found = git.output().map(|done| done.stdout).unwrap_or_default();
+/// Git, asked for its settings. It takes its time, in which other things can be done.
+#[derive(Debug)]
+pub struct Asked {
+    git: Option<Child>,
+    folder: AbsPath,
+}
+
+impl Asked {
+    /// What it says; nothing where git is not installed.
+    pub fn heard(self) -> GitSettings {
+        let said = self.git.and_then(|git| git.wait_with_output().ok());
+        let found = said.map(|said| said.stdout).unwrap_or_default();
         let found = String::from_utf8_lossy(&found);
-        let mut all = Self::read(&found);
+        let mut all = GitSettings::read(&found);
         if found.contains("global\0core.excludesfile\n") {
-            all.ignored = ignored(folder);
+            all.ignored = ignored(&self.folder);
         }
         all
+    }
+}
+
+impl GitSettings {
+    /// Asks what holds for the person in this folder.
+    pub fn ask(folder: &AbsPath) -> Asked {
+        let mut git = quiet_git(&folder.to_path_buf());
+        git.args(["config", "--list", "--show-scope", "--includes", "-z"]);
+        git.stdout(Stdio::piped()).stderr(Stdio::null());
+        Asked {
+            git: git.spawn().ok(),
+            folder: folder.clone(),
+        }
     }
 
     /// Reads git's own list: scope, then name and value, with zeros between them.

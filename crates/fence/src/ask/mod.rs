@@ -119,7 +119,7 @@ impl Server {
             Fork::Child => {
                 drop(mine);
                 // Nothing hears of it: without its server a tree is refused.
-                let _ = live(aims, plan, mediator, heart, launcher, theirs);
+                let _ = live(aims, plan, mediator, heart, launcher, theirs, device);
                 sys::exit_now(1)
             }
         }
@@ -217,6 +217,8 @@ fn live(
     heart: OwnedFd,
     launcher: Pid,
     devices: OwnedFd,
+    // Held to the end: a mount that nobody holds any more makes the kernel wait, and here nobody waits with it.
+    device: Option<OwnedFd>,
 ) -> Result<(), LaunchFault> {
     let say = || "cannot serve ask trees".to_owned();
     set_parent_process_death_signal(Some(Signal::KILL)).or_say(say)?;
@@ -225,6 +227,7 @@ fn live(
     }
     let mut kept: Vec<_> = aims.iter().map(|aim| aim.root.as_fd()).collect();
     kept.extend([mediator.as_fd(), heart.as_fd(), devices.as_fd()]);
+    kept.extend(device.as_ref().map(AsFd::as_fd));
     sys::keep_only(&kept).or_say(say)?;
     drop(kept);
     rustix::process::umask(Mode::empty());
@@ -417,9 +420,14 @@ impl Watch {
         true
     }
 
+    /// Ends the server, without waiting for its end.
+    pub(crate) fn kill(&self) {
+        let _ = rustix::process::kill_process(self.process, Signal::KILL);
+    }
+
     /// Ends the server.
     pub(crate) fn end(&self) {
-        let _ = rustix::process::kill_process(self.process, Signal::KILL);
+        self.kill();
         let _ = rustix::process::waitpid(Some(self.process), rustix::process::WaitOptions::empty());
     }
 }

@@ -20,6 +20,7 @@ mod outside;
 mod repositories;
 pub(crate) mod scope;
 mod sockets;
+mod stack;
 pub(crate) mod start;
 mod telling;
 mod terminals;
@@ -47,7 +48,7 @@ use scope::Scope;
 pub(crate) use start::Known;
 
 /// Threads that answer, at the beginning.
-const WORKERS: usize = 4;
+const WORKERS: usize = 2;
 /// Most threads that answer: a start or a question may keep one for a while.
 const MAX_WORKERS: usize = 96;
 /// Most calls that may wait for something outside the supervisor's hands at one time.
@@ -227,7 +228,11 @@ impl Supervisor {
             Ok(Done::Descriptor(open, keep)) => match notify::hand(listener, id, open.as_fd(), keep) {
                 // The agent has as many open as it may, for instance.
                 Err(e) => notify::answer(listener, id, Err(e.raw_os_error().unwrap_or(libc::EIO))),
-                Ok(()) => Ok(()),
+                Ok(number) => {
+                    // Before it goes on: what is open for writing anywhere cannot be started (`ETXTBSY`).
+                    drop(open);
+                    notify::answer(listener, id, Ok(number))
+                }
             },
         };
         let _ = told;

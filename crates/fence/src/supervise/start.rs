@@ -24,10 +24,11 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::caller::{Caller, link_text, text_at};
+use super::caller::{Caller, link_text};
 use super::line::{Leave, No};
 use super::outside::Place;
 use super::scope::May;
+use super::stack::Laid;
 use super::walk::{Aim, There, there};
 use super::{Done, Supervisor};
 use crate::sys::notify;
@@ -39,8 +40,6 @@ const MAX_TEXTS: usize = 2 * 1024 * 1024;
 const HEAD: usize = 256;
 /// Most readers of readers, as in the kernel.
 const MAX_READERS: usize = 5;
-/// Where the name that a program was called by stands among what the kernel tells it (getauxval(3)).
-const CALLED: u64 = 31;
 /// Programs that only read what they are given: that a script names one of them says nothing beyond the script.
 const READERS: [&str; 14] = [
     "sh", "bash", "dash", "zsh", "ksh", "fish", "env", "node", "perl", "ruby", "php", "awk", "gawk", "tclsh",
@@ -65,11 +64,14 @@ struct Wanted {
     file: There,
     called: Vec<u8>,
     words: Vec<Vec<u8>>,
-    variables: Vec<Vec<u8>>,
+    /// Its variables, where it is asked about, or is a script: else nothing goes by them.
+    variables: Option<Vec<Vec<u8>>>,
     /// Who reads it, where it is a script.
     reader: Option<Reader>,
     /// The programs of the machine that the file is a copy of.
     like: Vec<String>,
+    /// True where it is asked about by its own names.
+    by_name: bool,
 }
 
 /// What starts for a script.
@@ -84,9 +86,7 @@ struct Reader {
 #[derive(Debug)]
 struct Begun {
     file: There,
-    called: Vec<u8>,
-    words: Vec<Vec<u8>>,
-    variables: Vec<Vec<u8>>,
+    laid: Laid,
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -102,55 +102,19 @@ fn same(one: &There, other: &There) -> bool {
     (one.stat.st_dev, one.stat.st_ino) == (other.stat.st_dev, other.stat.st_ino)
 }
 
-/// Reads what the kernel tells of a process, which says no size ahead, in as few calls as can be.
-fn whole(path: &str) -> rustix::io::Result<Vec<u8>> {
-    let file = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let mut bytes = Vec::with_capacity(16 * 1024);
-    loop {
-        if bytes.len() == bytes.capacity() {
-            bytes.reserve(bytes.len());
-        }
-        if rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes))? == 0 {
-            return Ok(bytes);
-        }
-    }
-}
-
-/// Texts that each end with NUL.
-fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let Some(bytes) = bytes
-        .strip_suffix(b"\0")
-        .or(Some(bytes).filter(|bytes| !bytes.is_empty()))
-    else {
-        return Vec::new();
-    };
-    bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
-}
-
 impl Begun {
     fn of(process: i32) -> Result<Self, Errno> {
-        let read = |name: &str| whole(&format!("/proc/{process}/{name}")).map_err(|_| Errno::SRCH);
+        let at = trace::stack_of(process).map_err(|_| Errno::SRCH)?;
+        let laid = Laid::of(process, at)?;
         let exe = openat(
             CWD,
             format!("/proc/{process}/exe"),
             OFlags::PATH | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        let told = read("auxv")?;
-        let mut told = told
-            .chunks_exact(8)
-            .map(|word| <[u8; 8]>::try_from(word).unwrap_or_default());
-        let mut called = 0;
-        while let (Some(what), Some(value)) = (told.next(), told.next()) {
-            if u64::from_ne_bytes(what) == CALLED {
-                called = u64::from_ne_bytes(value);
-            }
-        }
         Ok(Self {
             file: There::of(exe)?,
-            called: text_at(process, called, MAX_TEXTS)?,
-            words: split(&read("cmdline")?),
-            variables: split(&read("environ")?),
+            laid,
         })
     }
 }
@@ -190,18 +154,23 @@ impl Wanted {
             return Err(Errno::ACCESS);
         }
         let words = caller.texts(places.words, MAX_TEXTS)?;
-        let variables = caller.texts(places.words.saturating_add(1), MAX_TEXTS)?;
         let mut wanted = Self {
             file,
             called,
             // The kernel gives a program without words an empty one.
             words: if words.is_empty() { vec![Vec::new()] } else { words },
-            variables,
+            variables: None,
             reader: None,
             like: Vec::new(),
+            by_name: false,
         };
         wanted.like = supervisor.like(&wanted.file);
         wanted.reader = wanted.find_reader(supervisor, caller)?;
+        let names = names(&wanted.file, &wanted.called, wanted.words.first(), &wanted.like);
+        wanted.by_name = supervisor.is_judged(&names);
+        if wanted.by_name || wanted.reader.is_some() {
+            wanted.variables = Some(caller.texts(places.words.saturating_add(1), MAX_TEXTS)?);
+        }
         Ok(wanted)
     }
 
@@ -233,9 +202,9 @@ impl Wanted {
     fn is(&self, begun: &Begun) -> bool {
         let file = self.reader.as_ref().map_or(&self.file, |reader| &reader.file);
         same(file, &begun.file)
-            && self.called == begun.called
-            && self.final_words() == begun.words.iter().map(Vec::as_slice).collect::<Vec<_>>()
-            && self.variables == begun.variables
+            && self.called == begun.laid.called
+            && self.final_words() == begun.laid.words.iter().map(Vec::as_slice).collect::<Vec<_>>()
+            && self.variables.as_ref() == Some(&begun.laid.variables)
     }
 }
 
@@ -278,7 +247,7 @@ impl Supervisor {
             return self.follow(caller, |_| true, |_| true).map(|_| Done::Later);
         }
         let wanted = Wanted::of(self, caller, places)?;
-        let by_name = self.is_judged(&names(&wanted.file, &wanted.called, wanted.words.first(), &wanted.like));
+        let by_name = wanted.by_name;
         let reader = wanted.reader.as_ref().and_then(|reader| self.judged_reader(reader));
         let seen = if by_name || reader.is_some() {
             Some(self.seen(caller, &wanted)?)
@@ -293,8 +262,8 @@ impl Supervisor {
         let judged = leave.is_some();
         let fits = |begun: &Begun| match judged {
             true => wanted.is(begun),
-            // Not asked about: then what starts must be nothing that is.
-            false => wanted.is(begun) || !self.is_judged(&self.names_of(begun)),
+            // Not asked about: then what starts must be nothing that is, or the very script whose reader is not asked about.
+            false => !self.is_judged(&self.names_of(begun)) || wanted.is(begun),
         };
         let came = self.follow(caller, fits, |_| true);
         if let Some((leave, line)) = leave.zip(self.line.as_ref()) {
@@ -366,7 +335,7 @@ impl Supervisor {
             file: shown(&wanted.file),
             called: text(&wanted.called),
             words: wanted.words.iter().map(|word| text(word)).collect(),
-            variables: wanted.variables.iter().filter_map(|one| pair(one)).collect(),
+            variables: wanted.variables.iter().flatten().filter_map(|one| pair(one)).collect(),
             directory: directory.display().to_string(),
             own: self.is_own(&wanted.file, &absolute(&directory, &wanted.called)),
             like: wanted.like.clone(),
@@ -403,7 +372,8 @@ impl Supervisor {
 
     /// The names that what has started goes by.
     fn names_of(&self, begun: &Begun) -> Vec<String> {
-        names(&begun.file, &begun.called, begun.words.first(), &self.like(&begun.file))
+        let laid = &begun.laid;
+        names(&begun.file, &laid.called, laid.words.first(), &self.like(&begun.file))
     }
 
     fn is_judged(&self, names: &[String]) -> bool {
@@ -600,10 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_split_at_their_ends() {
-        assert_eq!(split(b"a\0\0b\0"), [b"a".to_vec(), Vec::new(), b"b".to_vec()]);
-        assert_eq!(split(b"\0"), [Vec::<u8>::new()]);
-        assert!(split(b"").is_empty());
+    fn paths_are_made_whole_by_their_text() {
         assert_eq!(absolute(Path::new("/p/x"), b"../y/./git"), Path::new("/p/y/git"));
     }
 

@@ -111,11 +111,11 @@ fn send(listener: BorrowedFd<'_>, response: &libc::seccomp_notif_resp) -> io::Re
     done(unsafe { libc::ioctl(listener.as_raw_fd(), SEND, std::ptr::from_ref(response)) })
 }
 
-/// Puts a descriptor into the waiting process and answers with its number, in one step.
-pub(crate) fn hand(listener: BorrowedFd<'_>, id: u64, descriptor: BorrowedFd<'_>, keep: bool) -> io::Result<()> {
+/// Puts a descriptor into the waiting process, which goes on waiting, and says its number there.
+pub(crate) fn hand(listener: BorrowedFd<'_>, id: u64, descriptor: BorrowedFd<'_>, keep: bool) -> io::Result<i64> {
     let request = libc::seccomp_notif_addfd {
         id,
-        flags: u32::try_from(libc::SECCOMP_ADDFD_FLAG_SEND).unwrap_or(2),
+        flags: 0,
         srcfd: u32::try_from(descriptor.as_raw_fd()).unwrap_or(u32::MAX),
         newfd: 0,
         newfd_flags: if keep {
@@ -125,7 +125,9 @@ pub(crate) fn hand(listener: BorrowedFd<'_>, id: u64, descriptor: BorrowedFd<'_>
         },
     };
     // SAFETY: the structure is alive over the call, which only reads it.
-    done(unsafe { libc::ioctl(listener.as_raw_fd(), ADD_DESCRIPTOR, std::ptr::from_ref(&request)) })
+    let number = unsafe { libc::ioctl(listener.as_raw_fd(), ADD_DESCRIPTOR, std::ptr::from_ref(&request)) };
+    done(number.min(0))?;
+    Ok(number.into())
 }
 
 /// True while the call waits still: what was read of its process is of that process.

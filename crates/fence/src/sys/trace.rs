@@ -85,6 +85,8 @@ pub(crate) fn let_go(thread: i32, signal: i32) -> io::Result<()> {
 mod waiting {
     /// Where the instruction pointer stands among the registers.
     pub const POINTER: usize = 16;
+    /// Where the stack pointer stands.
+    pub const STACK: usize = 19;
     /// `mov eax, SYS_pause; syscall; jmp` to the beginning.
     pub const CODE: [u8; 16] = [
         0xb8, 34, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
@@ -105,6 +107,8 @@ mod waiting {
 mod waiting {
     /// Where the instruction pointer stands among the registers.
     pub const POINTER: usize = 32;
+    /// Where the stack pointer stands.
+    pub const STACK: usize = 31;
     /// `mov x8, SYS_ppoll`, nothing in `x0` to `x4`, `svc 0`, `b` to the beginning.
     pub const CODE: [u8; 32] = of([
         0xd280_0928,
@@ -157,8 +161,8 @@ fn write(process: i32, at: usize, code: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Has a program that stands before its first instruction wait there for good, once it goes on. Where it waits.
-pub(crate) fn have_it_wait(process: i32) -> io::Result<usize> {
+/// The general registers of a stopped thread.
+fn registers(thread: i32) -> io::Result<[usize; 64]> {
     let mut registers = [0usize; 64];
     let mut into = libc::iovec {
         iov_base: registers.as_mut_ptr().cast(),
@@ -166,10 +170,22 @@ pub(crate) fn have_it_wait(process: i32) -> io::Result<usize> {
     };
     let kind = std::ptr::without_provenance_mut::<libc::c_void>(GENERAL);
     // SAFETY: the kernel writes no more than the length says, and both live over the call.
-    if unsafe { libc::ptrace(REGISTERS, process, kind, &raw mut into) } < 0 {
+    if unsafe { libc::ptrace(REGISTERS, thread, kind, &raw mut into) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    let at = registers.get(waiting::POINTER).copied().unwrap_or(0);
+    Ok(registers)
+}
+
+/// Where the stack of a stopped thread ends that grows down. Before the first instruction of a program the kernel has laid
+/// there what it tells it: its words, its variables, and more (getauxval(3)).
+pub(crate) fn stack_of(thread: i32) -> io::Result<u64> {
+    let at = registers(thread)?.get(waiting::STACK).copied().unwrap_or(0);
+    u64::try_from(at).map_err(io::Error::other)
+}
+
+/// Has a program that stands before its first instruction wait there for good, once it goes on. Where it waits.
+pub(crate) fn have_it_wait(process: i32) -> io::Result<usize> {
+    let at = registers(process)?.get(waiting::POINTER).copied().unwrap_or(0);
     write(process, at, &waiting::CODE)?;
     Ok(at)
 }

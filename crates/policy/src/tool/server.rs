@@ -502,10 +502,7 @@ impl Reader<'_> {
                         self.error(item.span(), &format!("`{key}` is not a length of time"), Some(hint));
                     }
                 },
-                "bytes" => match self.size(item, "bytes") {
-                    Some(bytes) => limits.bytes = Some(bytes),
-                    None => {}
-                },
+                "bytes" => limits.bytes = self.size(item, "bytes"),
                 other => self.unknown(other, span, &["start", "call", "bytes"]),
             }
         }

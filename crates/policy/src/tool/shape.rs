@@ -229,10 +229,6 @@ fn fields(schema: &Value, whole: &Value, depth: usize) -> Shape {
 }
 
 /// The values that a schema lists: texts; none inside where some are none. Null is left out.
-#[expect(
-    clippy::option_option,
-    reason = "no list, and a list of other things than texts, are two answers"
-)]
 fn values_of(schema: &Value) -> Option<Option<BTreeSet<String>>> {
     let all: Vec<&Value> = match (schema.get("enum").and_then(Value::as_array), schema.get("const")) {
         (Some(all), _) => all.iter().filter(|value| !value.is_null()).collect(),
