@@ -76,7 +76,7 @@ impl<'a> Call<'a> {
     }
 
     /// The same, as one of several of which a person is to choose.
-    pub(crate) fn as_option(mut self, choice: &str) -> Self {
+    pub(crate) fn chosen_as(mut self, choice: &str) -> Self {
         self.choice = Some(choice.to_owned());
         self
     }
@@ -480,7 +480,7 @@ impl<'a> Call<'a> {
             .into_iter()
             .enumerate()
             .map(|(place, (tool, arguments))| {
-                let mut call = Call::new(self.gate, self.asker, &tool, Some(arguments)).as_option(&choice);
+                let mut call = Call::new(self.gate, self.asker, &tool, Some(arguments)).chosen_as(&choice);
                 async move { (place, tool, call.try_make().await) }
             })
             .collect();
