@@ -180,9 +180,10 @@ fn c070_a_rule_that_this_build_cannot_enforce_is_refused_with_a_hint() {
         ),
         ("[files]\nask = [\"~/Documents/*.pdf\"]\n", "ask"),
         ("[secret.x]\nfrom = \"keyring:a=\"\n", "keyring"),
-        ("[[tool]]\nname = \"x/y\"\n", "tool"),
+        ("[[tool]]\nname = \"x/y\"\ntrusted = [\"a\"]\n", "trusted"),
+        ("[[server]]\nname = \"x\"\nrun = [\"x\"]\nkeep = true\n", "keep"),
         ("[tag.pii]\non = [\"read ~/hr/**\"]\n", "tag"),
-        ("[oversight]\npresent = [\"call bank/*\"]\n", "call"),
+        ("[oversight]\npresent = [\"call bank\"]\n", "call"),
     ] {
         kit.write("bailiwick.toml", rules);
         let told = kit.run(&["policy", "check"]).status_is(2).stderr;

@@ -206,7 +206,9 @@ impl ClientHandler for Ear {
             call.map(|waiting| waiting.events.clone())
         };
         // What does not fit is not said: it is only how far a call is.
-        let _ = events.map(|events| events.try_send(Event::Progress(params)));
+        if let Some(events) = events {
+            let _ = events.try_send(Event::Progress(params));
+        }
     }
 
     async fn on_logging_message(&self, params: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {

@@ -28,13 +28,13 @@ pub(super) enum Of {
 }
 
 impl Of {
-    pub fn of(shape: &Shape) -> Self {
+    pub fn in_shape(shape: &Shape) -> Self {
         match shape {
             Shape::Text(_) => Self::Text,
             Shape::Whole => Self::Whole,
             Shape::Number => Self::Decimal,
             Shape::Flag => Self::Flag,
-            Shape::List(of) => Self::List(Box::new(Self::of(of))),
+            Shape::List(of) => Self::List(Box::new(Self::in_shape(of))),
             Shape::Known(kind) => Self::Known(*kind),
             Shape::Fields(_) | Shape::Open(_) => Self::Other,
         }
@@ -99,7 +99,7 @@ impl Parts<'_> {
         }
         if let Some(path) = of.path() {
             return match at(self.fields, &path) {
-                Some((shape, _)) => Of::of(shape),
+                Some((shape, _)) => Of::in_shape(shape),
                 None if self.counts(of).is_some() => Of::Whole,
                 None => Of::Other,
             };

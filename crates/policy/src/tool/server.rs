@@ -28,6 +28,9 @@ use crate::rule::Rule;
 use crate::secret::ForRequests;
 use crate::settings::{Settings, bytes_of, seconds_of};
 
+/// A text, and where it stands.
+type Placed = (String, Option<Span>);
+
 /// The keys of a server.
 const KEYS: &[&str] = &[
     "name",
@@ -410,8 +413,8 @@ impl Reader<'_> {
 
     fn server_program(
         &mut self,
-        run: Option<(Vec<(String, Option<Span>)>, Option<Span>)>,
-        url: Option<(String, Option<Span>)>,
+        run: Option<(Vec<Placed>, Option<Span>)>,
+        url: Option<Placed>,
         span: Option<Span>,
     ) -> Option<ServerProgram> {
         match (run, url) {
