@@ -16,6 +16,7 @@ mod network;
 mod programs;
 mod records;
 mod sample;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,12 @@ fn main() -> ExitCode {
         && mode == "__client"
     {
         network::run_client(work);
+        return ExitCode::SUCCESS;
+    }
+    if let [_, mode, tool, words @ ..] = arguments.as_slice()
+        && mode == "__tool-client"
+    {
+        tools::run_client(tool, words);
         return ExitCode::SUCCESS;
     }
     let options = match Options::read(std::env::args().skip(1)) {
@@ -45,15 +52,18 @@ fn main() -> ExitCode {
     }
     let mut network = Vec::new();
     let whole = network::measure(&options, &mut network);
+    let mut tools = Vec::new();
+    let whole = tools::measure(&options, &mut tools) && whole;
     if let Some(path) = &options.json {
         let mut json = table.json();
         if let Some(all) = json.as_object_mut() {
             all.insert("network".into(), network.clone().into());
+            all.insert("tools".into(), tools.clone().into());
         }
         std::fs::write(path, json.to_string()).expect("the place for the JSON can be written");
         eprintln!("bench: written to {}", path.display());
     }
-    if whole && table.is_whole() && !(table.is_empty() && network.is_empty()) {
+    if whole && table.is_whole() && !(table.is_empty() && network.is_empty() && tools.is_empty()) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

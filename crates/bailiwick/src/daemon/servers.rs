@@ -457,7 +457,11 @@ pub fn surroundings(policy: &Policy, context: &Context, order: &RunOrder) -> Vec
 /// The words of a server's command that name files which the agent, or what runs for it, could have changed: a program
 /// loads what lies beside it, too.
 fn changeable(policy: &Policy, context: &Context, words: &[String]) -> Option<AbsPath> {
-    let places = words.iter().filter_map(|word| context.root.join(word).ok());
+    let place = |word: &String| match word.starts_with('/') {
+        true => AbsPath::new(word).ok(),
+        false => context.root.join(word).ok(),
+    };
+    let places = words.iter().filter_map(place);
     let files = places.filter(|path| path.to_path_buf().is_file());
     let may_change = |path: &AbsPath| {
         let asked = |verb: Verb, path: &AbsPath| {
