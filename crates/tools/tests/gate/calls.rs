@@ -26,7 +26,9 @@ fn p1_a_call_is_asked_about_spent_made_and_settled_in_this_order() {
     assert_eq!(client.tools(), ["bank__pay"]);
     assert_eq!(world.seen(), [], "listing starts nothing and asks nothing");
     let done = client.call("bank__pay", json!({"to": "Ann", "amount": 199.5}));
-    assert_eq!(done.done(), r#"pay {"amount":199.5,"to":"Ann"}"#);
+    // In which order names stand is the build's matter.
+    let said: Value = serde_json::from_str(done.done().trim_start_matches("pay ")).unwrap();
+    assert_eq!(said, json!({"amount": 199.5, "to": "Ann"}));
     world.wait(|seen| matches!(seen, Seen::Settled(..)));
     let seen = world.seen();
     let [Seen::Asked(act, arguments), Seen::Started(_), Seen::Settled(true, note)] = &seen[..] else {
