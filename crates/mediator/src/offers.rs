@@ -29,8 +29,8 @@ pub(crate) fn offers(request: &Request) -> Vec<Offer> {
         ),
     };
     let mut all = vec![itself];
-    // One of several is chosen for this once.
-    if request.arguments.contains_key(argument::CHOICE) {
+    // One of several is chosen for this once; and what a server says next has nobody seen yet.
+    if request.arguments.contains_key(argument::CHOICE) || request.verb == Verb::Accept {
         return all;
     }
     for wide in wider(request) {

@@ -313,6 +313,7 @@ pub fn dry(text: &str) -> Request {
             Resource::Endpoint { host, port }
         }
         Verb::Resolve => Resource::Name(Host::parse(resource).unwrap()),
+        tool if tool.is_tool() => Resource::Tool(resource.parse().unwrap()),
         Verb::Run => Resource::Command(Command::typed(&resource.split(' ').collect::<Vec<_>>())),
         _ => match resource.strip_suffix("/**") {
             Some("") => Resource::Tree(AbsPath::root()),

@@ -54,6 +54,15 @@ fn p8_offers_say_what_they_cover_from_narrow_to_wide() {
         ),
         // What names wildcards is granted as it is, once, and not as an act.
         ("read /a/*/b", &["may read /a/*/b"]),
+        (
+            "call bank/pay",
+            &["may call bank/pay", "may call bank/pay, with any arguments"],
+        ),
+        // What a server says next has nobody seen yet.
+        (
+            "accept bank/pay",
+            &["may take what its server now says of the tool bank/pay"],
+        ),
     ] {
         let waiting = gate.asks(&house, &request(asked));
         assert_eq!(says_of(&house, &waiting), want, "{asked}");
