@@ -10,7 +10,7 @@ use bailiwick_model::{
     Argument, Command, Host, HttpUrl, NormalForm, Request, Resource, ToolName, Verb, Verdict, parameters, visible,
 };
 
-use crate::offers::in_words;
+use crate::offers::{in_words, with_args};
 
 /// As many blanks in a row as are shown as their number.
 const BLANKS: usize = 4;
@@ -19,7 +19,7 @@ const BLANKS: usize = 4;
 pub(crate) fn sentence(waiting: &Waiting) -> String {
     let program = waiting.command.first().map_or("a program", String::as_str);
     let program = program.rsplit('/').next().unwrap_or(program);
-    let resource = shown(&waiting.request.resource.to_string());
+    let resource = shown(&with_args(&waiting.request));
     let address = waiting.request.address().map(|address| format!(" at {address}"));
     format!(
         "{} wants to {}{}",
@@ -32,7 +32,8 @@ pub(crate) fn sentence(waiting: &Waiting) -> String {
 /// The act as one line, with the address that it would go to.
 pub(crate) fn act(request: &Request) -> String {
     let address = request.address().map(|address| format!(" at {address}"));
-    format!("{}{}", shown(&request.to_string()), address.unwrap_or_default())
+    let act = format!("{} {}", request.verb, with_args(request));
+    format!("{}{}", shown(&act), address.unwrap_or_default())
 }
 
 /// Why it is asked.

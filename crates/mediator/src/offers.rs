@@ -19,14 +19,14 @@ const MAX_OFFERS: usize = 6;
 /// Most words of a command that a wide offer names.
 const MAX_HEAD: usize = 4;
 
+/// As much of what is given with a call as stands in a sentence, in characters.
+const MAX_ARGS: usize = 400;
+
 /// All offers for a request: itself, once; then wider ones.
 pub(crate) fn offers(request: &Request) -> Vec<Offer> {
     let itself = Offer {
         acts: Vec::new(),
-        says: format!(
-            "may {}",
-            in_words(&request.verb, &visible(&request.resource.to_string()))
-        ),
+        says: format!("may {}", in_words(&request.verb, &visible(&with_args(request)))),
     };
     let mut all = vec![itself];
     // One of several is chosen for this once; and what a server says next has nobody seen yet.
@@ -40,6 +40,20 @@ pub(crate) fn offers(request: &Request) -> Vec<Offer> {
         }
     }
     all
+}
+
+/// What is acted on, with what is given with a call: as much as a sentence takes. The question's details have it whole.
+pub(crate) fn with_args(request: &Request) -> String {
+    let Some(args) = request.arguments.get(argument::ARGS).map(ToString::to_string) else {
+        return request.resource.to_string();
+    };
+    match args.char_indices().nth(MAX_ARGS) {
+        None => format!("{} with {args}", request.resource),
+        Some((end, _)) => {
+            let begin = args.get(..end).unwrap_or_default();
+            format!("{} with {begin}… (more of it below)", request.resource)
+        }
+    }
 }
 
 /// True when the acts cover the request, read back as the same acts, and stand for nothing else than they seem to: a `*` in
