@@ -13,7 +13,7 @@ use bailiwick_model::{
     ANY_PORT, Act, Command, CommandPattern, HostPattern, ProgramPattern, ResourcePattern, RuleRef, Scheme, Verb,
     VerbPattern, Verdict,
 };
-use toml_edit::{Item, TableLike, Value};
+use toml_edit::{Item, TableLike};
 
 use crate::diagnostic::{Diagnostic, Span};
 use crate::document::{Reader, kind};
@@ -174,22 +174,7 @@ impl Reader<'_> {
         if !self.only_for_contexts("broker", span.clone()) {
             return;
         }
-        match item {
-            Item::ArrayOfTables(tables) => {
-                for table in tables {
-                    self.broker(table, table.span());
-                }
-            }
-            Item::Value(Value::Array(array)) if array.iter().all(Value::is_inline_table) => {
-                for table in array.iter().filter_map(Value::as_inline_table) {
-                    self.broker(table, table.span());
-                }
-            }
-            other => {
-                let message = format!("`broker` must be a list of tables, not {}", kind(other));
-                self.error(span, &message, Some("write `[[broker]]` and its keys below".into()));
-            }
-        }
+        self.list_of_tables(item, "broker", span, Self::broker);
     }
 
     fn broker(&mut self, table: &dyn TableLike, span: Option<Span>) {

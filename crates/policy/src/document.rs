@@ -6,7 +6,7 @@
 
 use bailiwick_gate::Reading;
 use bailiwick_model::{Act, Anchors, Layer, Millis, RuleRef, Verdict};
-use toml_edit::{Item, TableLike};
+use toml_edit::{Item, TableLike, Value};
 
 use crate::diagnostic::{Diagnostic, Place, Severity, Span, suggest};
 use crate::entry::Section;
@@ -291,6 +291,32 @@ impl<'a> Reader<'a> {
             None => {
                 let hint = Some(format!("write `[{key}]` and its keys below"));
                 self.error(span, &format!("`{key}` must be a table, not {}", kind(item)), hint);
+            }
+        }
+    }
+
+    /// A list of tables, `[[key]]` or inline: each is read by itself, with where it stands.
+    pub fn list_of_tables(
+        &mut self,
+        item: &Item,
+        key: &str,
+        span: Option<Span>,
+        read: impl Fn(&mut Self, &dyn TableLike, Option<Span>),
+    ) {
+        match item {
+            Item::ArrayOfTables(tables) => {
+                for table in tables {
+                    read(self, table, table.span());
+                }
+            }
+            Item::Value(Value::Array(array)) if array.iter().all(Value::is_inline_table) => {
+                for table in array.iter().filter_map(Value::as_inline_table) {
+                    read(self, table, table.span());
+                }
+            }
+            other => {
+                let message = format!("`{key}` must be a list of tables, not {}", kind(other));
+                self.error(span, &message, Some(format!("write `[[{key}]]` and its keys below")));
             }
         }
     }

@@ -6,6 +6,7 @@ use bailiwick_store::SqliteStore;
 
 use crate::cli::TrustArgs;
 use crate::context::{Context, RULE_FILE, store_failure};
+use crate::daemon::servers::pinned;
 use crate::failure::{Done, Failure};
 use crate::link::Link;
 use crate::places::Places;
@@ -81,14 +82,13 @@ pub fn run(args: &TrustArgs) -> Done {
         }
     }
     tellln!("any change to it takes the trust away");
-    let pinned = |name: &str| {
-        context
-            .sources
-            .lock
-            .as_ref()
-            .is_some_and(|lock| lock.text.contains(&format!("\"{name}\"")))
-    };
-    if policy.settings().servers.iter().any(|server| !pinned(&server.name)) {
+    // A lock that cannot be read is told where it is used.
+    let accepted = pinned(&context, &policy).unwrap_or_default();
+    let servers = &policy.settings().servers;
+    if servers
+        .iter()
+        .any(|server| !accepted.servers.contains_key(&server.name))
+    {
         talkln!("bailiwick: servers are named of which nothing was accepted yet: run `bailiwick tools pin`");
     }
     Ok(ExitCode::SUCCESS)

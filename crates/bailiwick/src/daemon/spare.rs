@@ -15,6 +15,7 @@ use bailiwick_fence::{Channel, Launcher};
 use bailiwick_gate::{AsWritten, FencePlan, Judged, Reading};
 use bailiwick_proxy::{Config, Pair, PairSender};
 use rustix::fs::{MemfdFlags, memfd_create};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -166,17 +167,10 @@ pub fn run_network_gate() -> std::process::ExitCode {
         talkln!("bailiwick: the network gate cannot go on: {what}: {cause}");
         std::process::ExitCode::FAILURE
     };
-    let (channel, mut control) = match (
-        std::io::stdin().as_fd().try_clone_to_owned(),
-        std::io::stdout().as_fd().try_clone_to_owned(),
-    ) {
-        (Ok(channel), Ok(control)) => (UnixStream::from(channel), Channel::over(control)),
-        (Err(e), _) | (_, Err(e)) => return fail("its channel", &e),
+    let (channel, mut control) = match lines_of_gate() {
+        Ok(lines) => lines,
+        Err(e) => return fail("its channel", &e),
     };
-    // The copies above are the only ones that are used: the standard descriptors must not keep the channel open.
-    if let Err(e) = silence_standard_descriptors() {
-        return fail("its descriptors", &e);
-    }
     raise_descriptor_limit();
     let readable = READABLE.iter().chain(&bailiwick_proxy::ROOTS);
     let readable: Vec<PathBuf> = readable.map(PathBuf::from).collect();
@@ -189,12 +183,7 @@ pub fn run_network_gate() -> std::process::ExitCode {
         Ok(None) => return std::process::ExitCode::SUCCESS,
         Err(e) => return fail("its order", &e),
     }
-    let config = control.take().and_then(|config| {
-        let mut text = Zeroizing::new(String::new());
-        std::fs::File::from(config).read_to_string(&mut text)?;
-        Ok(serde_json::from_str::<Config>(&text)?)
-    });
-    let config = match config {
+    let config = match configured::<Config>(&mut control) {
         Ok(config) => config,
         Err(e) => return fail("its order", &e),
     };
@@ -207,8 +196,24 @@ pub fn run_network_gate() -> std::process::ExitCode {
     }
 }
 
+/// The lines that a gate's process is started with: to the mediator, and to the daemon.
+pub fn lines_of_gate() -> std::io::Result<(UnixStream, Channel)> {
+    let channel = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let control = std::io::stdout().as_fd().try_clone_to_owned()?;
+    // These copies are the only ones that are used: the standard descriptors must not keep the channel open.
+    silence_standard_descriptors()?;
+    Ok((channel.into(), Channel::over(control)))
+}
+
+/// The configuration that comes along with a gate's order.
+pub fn configured<T: DeserializeOwned>(control: &mut Channel) -> std::io::Result<T> {
+    let mut text = Zeroizing::new(String::new());
+    std::fs::File::from(control.take()?).read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text)?)
+}
+
 /// A text in a descriptor, to be read from its beginning: more than fits into a frame.
-fn held(text: &str) -> std::io::Result<OwnedFd> {
+pub fn held(text: &str) -> std::io::Result<OwnedFd> {
     let mut file = std::fs::File::from(memfd_create("order", MemfdFlags::CLOEXEC)?);
     file.write_all(text.as_bytes())?;
     file.rewind()?;
@@ -259,7 +264,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-pub fn silence_standard_descriptors() -> std::io::Result<()> {
+fn silence_standard_descriptors() -> std::io::Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;

@@ -6,7 +6,6 @@
 //! Not here: the gateway itself (`tools`), what is done for the gate (`servers`), the frames of its channel (`gate`).
 
 use std::collections::HashMap;
-use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -18,12 +17,11 @@ use std::sync::{Arc, Mutex};
 use bailiwick_fence::Channel;
 use bailiwick_model::{Nonce, Request};
 use bailiwick_tools::{Backing, Config, Definition, Ends};
-use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::lock;
-use super::spare::silence_standard_descriptors;
+use super::spare::{configured, held, lines_of_gate};
 
 /// The word that makes this program a tool gate.
 pub const TOOL_GATE: &str = "__tool-gate";
@@ -139,14 +137,6 @@ impl ToolGate {
     }
 }
 
-/// A text in a descriptor, to be read from its beginning: more than fits into a frame.
-pub fn held(text: &str) -> std::io::Result<OwnedFd> {
-    let mut file = std::fs::File::from(memfd_create("text", MemfdFlags::CLOEXEC)?);
-    file.write_all(text.as_bytes())?;
-    file.rewind()?;
-    Ok(file.into())
-}
-
 /// The daemon, as it is asked from the gate's process.
 struct Line {
     to: Mutex<Channel>,
@@ -217,17 +207,10 @@ pub fn run_tool_gate() -> std::process::ExitCode {
         talkln!("bailiwick: the tool gate cannot go on: {what}: {cause}");
         std::process::ExitCode::FAILURE
     };
-    let ends = std::io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .and_then(|channel| Ok((channel, std::io::stdout().as_fd().try_clone_to_owned()?)));
-    let (channel, mut control) = match ends {
-        Ok((channel, control)) => (UnixStream::from(channel), Channel::over(control)),
+    let (channel, mut control) = match lines_of_gate() {
+        Ok(lines) => lines,
         Err(e) => return fail("its channel", &e),
     };
-    if let Err(e) = silence_standard_descriptors() {
-        return fail("its descriptors", &e);
-    }
     if let Err(fault) = bailiwick_fence::confine_gate(&[]) {
         return fail("its own confinement", &fault);
     }
@@ -236,12 +219,7 @@ pub fn run_tool_gate() -> std::process::ExitCode {
         Ok(None) => return std::process::ExitCode::SUCCESS,
         Err(e) => return fail("its order", &e),
     };
-    let config = control.take().and_then(|config| {
-        let mut text = Zeroizing::new(String::new());
-        std::fs::File::from(config).read_to_string(&mut text)?;
-        Ok(serde_json::from_str::<Config>(&text)?)
-    });
-    let config = match config {
+    let config = match configured::<Config>(&mut control) {
         Ok(config) => config,
         Err(e) => return fail("its order", &e),
     };

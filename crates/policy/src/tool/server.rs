@@ -14,7 +14,7 @@ use bailiwick_model::{
     Act, Budget, HttpUrl, Layer, Place as SecretPlace, ResourcePattern, RuleRef, SecretName, SecretPattern,
     ToolPattern, UrlPattern, Verb, VerbPattern, Verdict, read_server,
 };
-use toml_edit::{Item, TableLike, Value};
+use toml_edit::{Item, TableLike};
 
 use super::terms::Terms;
 use crate::broker::PASSED;
@@ -65,8 +65,6 @@ pub struct Server {
     pub environment: BTreeMap<String, ServerVariable>,
     /// The secret that its requests bring, where it is reached by an address.
     pub secret: Option<String>,
-    /// True when its home outlives its tasks, for each context by itself.
-    pub keep: bool,
     /// How long it may take, and how much it may answer.
     pub limits: ServerLimits,
     /// Folders that it is told the agent works in; none where nothing is said.
@@ -259,27 +257,12 @@ impl Reader<'_> {
             let hint = "put it into a project's bailiwick.toml, or into `~/.config/bailiwick`";
             return self.error(span, "a server is a context's, or a person's", Some(hint.into()));
         }
-        match item {
-            Item::ArrayOfTables(tables) => {
-                for table in tables {
-                    self.server(table, table.span());
-                }
-            }
-            Item::Value(Value::Array(array)) if array.iter().all(Value::is_inline_table) => {
-                for table in array.iter().filter_map(Value::as_inline_table) {
-                    self.server(table, table.span());
-                }
-            }
-            other => {
-                let message = format!("`server` must be a list of tables, not {}", kind(other));
-                self.error(span, &message, Some("write `[[server]]` and its keys below".into()));
-            }
-        }
+        self.list_of_tables(item, "server", span, Self::server);
     }
 
     fn server(&mut self, table: &dyn TableLike, span: Option<Span>) {
         let before = std::mem::take(&mut self.file.rules);
-        let (mut name, mut run, mut url, mut secret, mut keep) = (None, None, None, None, false);
+        let (mut name, mut run, mut url, mut secret) = (None, None, None, None);
         let mut environment = BTreeMap::new();
         let mut limits = ServerLimits::default();
         let mut roots = Vec::new();
@@ -298,8 +281,7 @@ impl Reader<'_> {
                 "write" => self.rules(item, Verdict::Allow, Section::Write),
                 "network" => self.rules(item, Verdict::Allow, Section::Network),
                 "keep" => {
-                    keep = self.flag(item, "keep");
-                    if keep {
+                    if self.flag(item, "keep") {
                         let hint = "take it out, and name a folder under `write`: what a server writes elsewhere ends with its task";
                         self.error(
                             item.span(),
@@ -384,7 +366,6 @@ impl Reader<'_> {
             program,
             environment,
             secret: secret.map(|(name, _)| name),
-            keep,
             limits,
             roots,
             rules,

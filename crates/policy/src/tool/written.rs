@@ -126,22 +126,7 @@ impl Located {
 impl Reader<'_> {
     /// `[[tool]]`, and `[[may]]` of a mandate.
     pub fn tools(&mut self, item: &Item, key: &str, span: Option<Span>) {
-        match item {
-            Item::ArrayOfTables(tables) => {
-                for table in tables {
-                    self.tool(table, table.span());
-                }
-            }
-            Item::Value(Value::Array(array)) if array.iter().all(Value::is_inline_table) => {
-                for table in array.iter().filter_map(Value::as_inline_table) {
-                    self.tool(table, table.span());
-                }
-            }
-            other => {
-                let message = format!("`{key}` must be a list of tables, not {}", kind(other));
-                self.error(span, &message, Some(format!("write `[[{key}]]` and its keys below")));
-            }
-        }
+        self.list_of_tables(item, key, span, Self::tool);
     }
 
     fn tool(&mut self, table: &dyn TableLike, span: Option<Span>) {
