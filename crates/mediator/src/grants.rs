@@ -84,7 +84,7 @@ impl Kept {
     fn holds_in(&self, task: &Task) -> bool {
         match self.granted.terms.scope {
             Scope::Task => self.granted.task == Some(task.id),
-            Scope::Context => self.granted.context == task.context,
+            Scope::Context => self.granted.context == *task.context,
         }
     }
 }

@@ -167,7 +167,7 @@ impl Mediator {
         let _writer = lock(&task.writer);
         let event = Event::TaskStarted {
             principal: task.principal.to_string(),
-            context: task.context.clone(),
+            context: ContextId::clone(&task.context),
             command: task.command.clone(),
             rules: task.policy.digest(),
             fence,

@@ -205,7 +205,7 @@ impl Mediator {
             deadline: question.deadline,
             context: task
                 .as_ref()
-                .map(|task| task.context.clone())
+                .map(|task| bailiwick_model::ContextId::clone(&task.context))
                 .unwrap_or_else(|| bailiwick_model::ContextId(String::new())),
             command: task.as_ref().map(|task| task.command.clone()).unwrap_or_default(),
             principal: task.as_ref().map(|task| task.principal.to_string()).unwrap_or_default(),

@@ -201,7 +201,7 @@ pub struct Snapshot {
     /// What is used up.
     pub used: Arc<Used>,
     /// The context.
-    pub context: ContextId,
+    pub context: Arc<ContextId>,
     /// What calls of tools have come to.
     pub counted: Arc<Counts>,
     /// The time.
@@ -250,7 +250,7 @@ impl Snapshot {
             clearances: Arc::default(),
             grants: Arc::default(),
             used: Arc::default(),
-            context: ContextId(String::new()),
+            context: Arc::new(ContextId(String::new())),
             counted: Arc::default(),
             now,
             version: 0,

@@ -102,8 +102,6 @@ fn snapshots() -> impl Strategy<Value = Snapshot> {
                     label: Arc::new(label),
                     clearances: Arc::new(cleared),
                     grants: grants.into_iter().map(against).collect(),
-                    context: bailiwick_model::ContextId(String::new()),
-                    counted: Arc::default(),
                     used: Arc::new(Used {
                         capabilities: vec![used; 3],
                         grants: vec![used; 3],
