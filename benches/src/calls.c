@@ -1,4 +1,4 @@
-// Makes one kind of call again and again: `calls start|make|open|connect COUNT`.
+// Makes one kind of call again and again: `calls start|make|open|connect COUNT [FILE]`.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -43,8 +43,9 @@ int main(int argc, char **argv) {
       unlink(name);
     }
   } else if (!strcmp(argv[1], "open")) {
+    const char *path = argc > 3 ? argv[3] : "calls.c";
     for (int i = 0; i < count; i++) {
-      int file = open("calls.c", O_RDONLY);
+      int file = open(path, O_RDONLY);
       if (file < 0) return die("open");
       close(file);
     }

@@ -21,7 +21,7 @@ struct Item {
     line: &'static str,
     /// Rules for ours; those of the preset where there are none.
     rules: Option<&'static str>,
-    prepare: fn(&Path),
+    prepare: fn(&mut Bailiwick),
 }
 
 /// Rules that tell programs apart: each start is looked at, and `git` is asked about.
@@ -30,7 +30,7 @@ const JUDGED: &str = "extends = [\"coding\"]\n[commands]\ndeny = [\"git push\"]\
 const STRICT: &str = "extends = [\"coding\"]\n[fence]\nstrict = true\n";
 
 /// Loops of ten keep the start of the fence small against the work that is measured.
-const ITEMS: [Item; 17] = [
+const ITEMS: [Item; 18] = [
     Item {
         name: "start of `true`",
         aim: "at most 6 ms more than bare",
@@ -53,7 +53,7 @@ const ITEMS: [Item; 17] = [
         rounds: 15,
         line: "for i in 0 1 2 3 4 5 6 7 8 9; do git --no-optional-locks status --porcelain >/dev/null || exit 1; done",
         rules: None,
-        prepare: sample::repository,
+        prepare: |kit| sample::repository(&kit.project()),
     },
     Item {
         name: "10 × `rg` in 20,000 files",
@@ -61,7 +61,7 @@ const ITEMS: [Item; 17] = [
         rounds: 15,
         line: "for i in 0 1 2 3 4 5 6 7 8 9; do rg --count needle . >/dev/null || exit 1; done",
         rules: None,
-        prepare: sample::repository,
+        prepare: |kit| sample::repository(&kit.project()),
     },
     Item {
         name: "C build of 60 files",
@@ -69,7 +69,7 @@ const ITEMS: [Item; 17] = [
         rounds: 7,
         line: "rm -f *.o prog; for f in *.c; do gcc -O1 -c \"$f\" || exit 1; done; gcc -o prog *.o && ./prog",
         rules: None,
-        prepare: sample::c_project,
+        prepare: |kit| sample::c_project(&kit.project()),
     },
     Item {
         name: "the same, where starts are judged",
@@ -85,7 +85,7 @@ const ITEMS: [Item; 17] = [
         rounds: 9,
         line: "i=0; while [ $i -lt 100 ]; do git --no-optional-locks status --porcelain >/dev/null; i=$((i+1)); done",
         rules: Some(JUDGED),
-        prepare: sample::small_repository,
+        prepare: |kit| sample::small_repository(&kit.project()),
     },
     Item {
         name: "20,000 starts by one program",
@@ -93,7 +93,7 @@ const ITEMS: [Item; 17] = [
         rounds: 5,
         line: "./calls start 20000",
         rules: None,
-        prepare: sample::calls,
+        prepare: |kit| sample::calls(&kit.project()),
     },
     Item {
         name: "20,000 starts by one program, judged",
@@ -101,7 +101,7 @@ const ITEMS: [Item; 17] = [
         rounds: 5,
         line: "./calls start 20000",
         rules: Some(JUDGED),
-        prepare: sample::calls,
+        prepare: |kit| sample::calls(&kit.project()),
     },
     Item {
         name: "20,000 files made",
@@ -109,7 +109,7 @@ const ITEMS: [Item; 17] = [
         rounds: 7,
         line: "./calls make 20000",
         rules: None,
-        prepare: sample::calls,
+        prepare: |kit| sample::calls(&kit.project()),
     },
     Item {
         name: "200,000 opens to read",
@@ -117,7 +117,7 @@ const ITEMS: [Item; 17] = [
         rounds: 7,
         line: "./calls open 200000",
         rules: None,
-        prepare: sample::calls,
+        prepare: |kit| sample::calls(&kit.project()),
     },
     Item {
         name: "20,000 opens to read, strict",
@@ -125,7 +125,15 @@ const ITEMS: [Item; 17] = [
         rounds: 7,
         line: "./calls open 20000",
         rules: Some(STRICT),
-        prepare: sample::calls,
+        prepare: |kit| sample::calls(&kit.project()),
+    },
+    Item {
+        name: "2,000 opens to read of a file that is asked about",
+        aim: "",
+        rounds: 7,
+        line: "./calls open 2000 ../home/asked/file",
+        rules: None,
+        prepare: sample::asked_file,
     },
     Item {
         name: "20,000 connections to itself",
@@ -133,7 +141,7 @@ const ITEMS: [Item; 17] = [
         rounds: 7,
         line: "./calls connect 20000",
         rules: None,
-        prepare: sample::calls,
+        prepare: |kit| sample::calls(&kit.project()),
     },
     Item {
         name: "`git checkout` there and back, 20,000 files",
@@ -141,7 +149,7 @@ const ITEMS: [Item; 17] = [
         rounds: 5,
         line: "git checkout -q other && git checkout -q main",
         rules: None,
-        prepare: sample::two_branches,
+        prepare: |kit| sample::two_branches(&kit.project()),
     },
     Item {
         name: "`cargo build` of 40 modules",
@@ -157,7 +165,7 @@ const ITEMS: [Item; 17] = [
         rounds: 5,
         line: "rm -rf node_modules && npm install --offline --no-audit --no-fund --no-package-lock --silent",
         rules: None,
-        prepare: sample::npm_project,
+        prepare: |kit| sample::npm_project(&kit.project()),
     },
     Item {
         name: "C build of 60 files, strict",
@@ -165,7 +173,7 @@ const ITEMS: [Item; 17] = [
         rounds: 5,
         line: "rm -f *.o prog; for f in *.c; do gcc -O1 -c \"$f\" || exit 1; done; gcc -o prog *.o && ./prog",
         rules: Some(STRICT),
-        prepare: sample::c_project,
+        prepare: |kit| sample::c_project(&kit.project()),
     },
 ];
 
@@ -174,8 +182,8 @@ pub fn measure(options: &Options, table: &mut Table) {
     let wanted: Vec<&Item> = ITEMS.iter().filter(|item| options.wants(item.name)).collect();
     let peers: Vec<&Peer> = PEERS.iter().filter(|peer| peer.is_there(!wanted.is_empty())).collect();
     for item in wanted {
-        let kit = Bailiwick::new();
-        (item.prepare)(&kit.project());
+        let mut kit = Bailiwick::new();
+        (item.prepare)(&mut kit);
         if let Some(rules) = item.rules {
             kit.write("bailiwick.toml", rules);
             kit.run(&["trust"]).ok();

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
+use bailiwick_testkit::Bailiwick;
+
 /// A git repository with 20,000 committed files in 200 folders; one file in ten holds the word `needle`.
 pub fn repository(folder: &Path) {
     for outer in 0..200 {
@@ -77,8 +79,26 @@ pub fn calls(folder: &Path) {
     assert!(built.is_ok_and(|status| status.success()), "gcc failed");
 }
 
-/// A Rust program of 40 modules, without dependencies.
-pub fn cargo_project(folder: &Path) {
+/// A file of the home that is asked about, and a yes to it that lasts.
+pub fn asked_file(kit: &mut Bailiwick) {
+    calls(&kit.project());
+    kit.write_home("asked/file", "some text\n");
+    kit.write("bailiwick.toml", "extends = [\"coding\"]\n[files]\nask = [\"~/asked\"]\n");
+    kit.run(&["trust"]).ok();
+    kit.run(&["grants", "give", "read ~/asked/**", "--for", "1 h"]).ok();
+}
+
+/// A Rust program of 40 modules, without dependencies, and the machine's own toolchain, which may be read.
+pub fn cargo_project(kit: &mut Bailiwick) {
+    let folder = &kit.project();
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output();
+    let sysroot = String::from_utf8(sysroot.expect("there is a toolchain").stdout).expect("a path of letters");
+    let sysroot = sysroot.trim();
+    let path = std::env::var("PATH").unwrap_or_default();
+    kit.set("PATH", &format!("{sysroot}/bin:{path}"));
+    let rules = format!("extends = [\"coding\"]\n[files]\nread = [\"{sysroot}\"]\n");
+    kit.write("bailiwick.toml", &rules);
+    kit.run(&["trust"]).ok();
     let manifest = "[package]\nname = \"sample\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     std::fs::write(folder.join("Cargo.toml"), manifest).expect("the project is writable");
     std::fs::create_dir(folder.join("src")).expect("the project is writable");

@@ -7,7 +7,7 @@ use bailiwick_policy::{MandateText, Published, SourceFile};
 use serde::{Deserialize, Serialize};
 
 /// The version of these frames.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// This build: version, and what tells one build of a version from another.
 pub fn build() -> String {
@@ -32,6 +32,8 @@ pub enum PersonCall {
     },
     /// Starts a task. In pipe mode three descriptors come with it: input, output, errors.
     Run(RunOrder),
+    /// What git says of the person, after their order: meanwhile the daemon is at work.
+    Git(crate::git::settings::GitSettings),
     /// Passes a signal on to the agent.
     Signal(i32),
     /// Attends a task that has a terminal, in the place of whoever does.
@@ -218,7 +220,8 @@ pub struct RunOrder {
     pub preset: Option<String>,
     /// The size of the person's terminal; none for pipes.
     pub terminal: Option<(u16, u16)>,
-    /// The person's git settings, so that the agent can commit for them as they do.
+    /// The person's git settings, so that the agent can commit for them as they do. A person's order is followed by them
+    /// ([`PersonCall::Git`]), since git takes its time.
     pub git: crate::git::settings::GitSettings,
     /// True when the command waits for a checkpoint at the end.
     pub checkpoint: bool,

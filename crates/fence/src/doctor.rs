@@ -14,7 +14,7 @@ use rustix::mount::{
 use rustix::process::{WaitOptions, getegid, geteuid, waitpid};
 use rustix::thread::{UnshareFlags, set_no_new_privs};
 
-use crate::filter::Filters;
+use crate::filter::{Filters, HeldCalls};
 use crate::sys::{self, Fork};
 use crate::{floor, identity, limits};
 
@@ -67,7 +67,7 @@ pub fn survey() -> Survey {
     let root = geteuid().is_root();
     let namespaces = tried(|| enter_namespaces().is_ok());
     let proc = tried(|| enter_namespaces().is_ok() && in_child(new_proc));
-    let seccomp = tried(|| Filters::agent().and_then(|filters| filters.lay()).is_ok());
+    let seccomp = tried(|| Filters::agent(HeldCalls::default()).and_then(|filters| filters.lay()).is_ok());
     let held = tried(holds_calls);
     let idmap = root && tried(hands_over);
     let group = limits::delegated();
@@ -172,7 +172,7 @@ pub fn survey() -> Survey {
 
 /// Holds a call of a child's, and looks at the child's memory.
 fn holds_calls() -> bool {
-    let Ok(filters) = Filters::watched_agent() else {
+    let Ok(filters) = Filters::watched_agent(HeldCalls::default()) else {
         return false;
     };
     let Ok((told, tell)) = rustix::pipe::pipe() else {

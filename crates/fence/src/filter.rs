@@ -87,44 +87,51 @@ const CONDITIONAL: &[libc::c_long] = &[
     libc::SYS_socketpair,
 ];
 
+/// Which calls of an agent are held besides those that always are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HeldCalls {
+    /// Every call that opens a file, also to read.
+    pub strict: bool,
+    /// Every start of a program: where rules tell programs apart. Elsewhere nothing would come of it.
+    pub starts: bool,
+}
+
+impl HeldCalls {
+    fn starting(self) -> &'static [libc::c_long] {
+        if self.starts { STARTING } else { &[] }
+    }
+}
+
 /// The filters of one kind of process, ready to be laid.
 #[derive(Debug, Clone)]
 pub(crate) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
     /// The filters of an agent at level `namespace`: the first of them asks a supervisor about what gets a name or may be
-    /// written, and about connections.
-    pub(crate) fn agent() -> Result<Self, LaunchFault> {
-        Self::mounted(false)
-    }
-
-    /// The same, but that every call which opens a file is held.
-    pub(crate) fn strict_agent() -> Result<Self, LaunchFault> {
-        Self::mounted(true)
-    }
-
-    fn mounted(strict: bool) -> Result<Self, LaunchFault> {
-        let watched = NAMING.iter().chain(OLDER_NAMING).chain(STARTING).chain(CONNECTING);
+    /// written, about connections, and as `held` says.
+    pub(crate) fn agent(held: HeldCalls) -> Result<Self, LaunchFault> {
+        let watched = NAMING.iter().chain(OLDER_NAMING).chain(CONNECTING).chain(held.starting());
         let watched = watched.map(|call| (*call, Answer::Watch));
-        let opening = OPENING.iter().map(|(call, flags)| match strict {
+        let opening = OPENING.iter().map(|(call, flags)| match held.strict {
             true => (*call, Answer::Watch),
             false => (*call, Answer::WatchIf(*flags, WRITING)),
         });
         let mut filters = Self::of(AGENT, &[], &watched.chain(opening).collect::<Vec<_>>())?;
         let roads = compile(roads_past_connect(), libc::EPERM).map_err(refused)?;
         filters.0.push(roads);
-        Ok(filters)
+        filters.judged(held)
     }
 
-    /// The filters of an agent at level `process`: the first of them asks a supervisor.
-    pub(crate) fn watched_agent() -> Result<Self, LaunchFault> {
+    /// The filters of an agent at level `process`: the first of them asks a supervisor. Every call that opens a file is held
+    /// there anyway.
+    pub(crate) fn watched_agent(held: HeldCalls) -> Result<Self, LaunchFault> {
         let same =
             |calls: &[libc::c_long], answer: Answer| calls.iter().map(|call| (*call, answer)).collect::<Vec<_>>();
         let refuse = |code: i32| Answer::Refuse(u16::try_from(code).unwrap_or(u16::MAX));
         let differently: Vec<_> = [
             same(WATCHED, Answer::Watch),
             same(OLDER_WATCHED, Answer::Watch),
-            same(STARTING, Answer::Watch),
+            same(held.starting(), Answer::Watch),
             same(SHARED, refuse(libc::ENOSYS)),
             same(ATTRIBUTES, refuse(libc::ENOTSUP)),
         ]
@@ -133,7 +140,7 @@ impl Filters {
         for (rules, code) in [(shared_network(), libc::EPERM), (ignored(), 0)] {
             filters.0.push(compile(rules, code).map_err(refused)?);
         }
-        Ok(filters)
+        filters.judged(held)
     }
 
     /// The filters of a gate.
@@ -143,9 +150,11 @@ impl Filters {
     }
 
     /// One filter more, for a fence whose starts are judged: nobody changes what was judged.
-    pub(crate) fn judged(mut self) -> Result<Self, LaunchFault> {
-        let rules = MEDDLING.iter().map(|call| (*call, Vec::new())).collect();
-        self.0.push(compile(Ok(rules), libc::EPERM).map_err(refused)?);
+    fn judged(mut self, held: HeldCalls) -> Result<Self, LaunchFault> {
+        if held.starts {
+            let rules = MEDDLING.iter().map(|call| (*call, Vec::new())).collect();
+            self.0.push(compile(Ok(rules), libc::EPERM).map_err(refused)?);
+        }
         Ok(self)
     }
 
@@ -416,11 +425,18 @@ fn strange_families() -> Result<Rules, Fault> {
 mod tests {
     use super::*;
 
+    const JUDGED: HeldCalls = HeldCalls {
+        strict: true,
+        starts: true,
+    };
+
     #[test]
     fn p13_the_filters_compile_and_fit_the_kernel() {
         for (filters, count) in [
-            (Filters::agent().unwrap(), 4),
-            (Filters::watched_agent().unwrap(), 5),
+            (Filters::agent(HeldCalls::default()).unwrap(), 4),
+            (Filters::agent(JUDGED).unwrap(), 5),
+            (Filters::watched_agent(HeldCalls::default()).unwrap(), 5),
+            (Filters::watched_agent(JUDGED).unwrap(), 6),
             (Filters::gate().unwrap(), 3),
             (Filters::supervisor().unwrap(), 4),
         ] {

@@ -159,12 +159,31 @@ impl Floor {
         add(&mut self.rules).map_err(refused)
     }
 
-    /// The same floor, to be laid once more.
-    pub(crate) fn second(&self) -> Result<Self, LaunchFault> {
-        Ok(Self {
-            rules: self.rules.try_clone().map_err(refused)?,
+    /// What the agent stands on above its supervisor, where that stands on this floor already: nothing more is refused, but
+    /// the supervisor is out of reach, for a trace as for a signal. Each opening is then looked up once and not twice.
+    pub(crate) fn above(&self) -> Result<Self, LaunchFault> {
+        let scopes = Scope::from_all(ABI::from(self.version));
+        if scopes.is_empty() {
+            // There is nothing else that such a floor could handle (before ABI 6).
+            return Ok(Self {
+                rules: self.rules.try_clone().map_err(refused)?,
+                ..*self
+            });
+        }
+        // Where a file may be moved to is the one right that every floor refuses unless it says otherwise.
+        let build = || -> Result<RulesetCreated, RulesetError> {
+            Ruleset::default()
+                .set_compatibility(CompatLevel::HardRequirement)
+                .handle_access(AccessFs::Refer)?
+                .scope(scopes)?
+                .create()
+        };
+        let mut above = Self {
+            rules: build().map_err(refused)?,
             ..*self
-        })
+        };
+        above.allow(Path::new("/"), AccessFs::Refer.into(), true)?;
+        Ok(above)
     }
 
     /// Lays the floor under this thread and all that it starts.

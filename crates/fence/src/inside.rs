@@ -162,8 +162,9 @@ fn build(mut orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFa
     rustix::process::umask(Mode::empty());
     let along = orders.along.take();
     let (lines, secret) = Along::apart(along);
-    // Below the agent's own floor: what the supervisor does for it stays on the same trees.
-    floor.second()?.lay()?;
+    // Below the agent's own: what the supervisor does for it stays on the same trees.
+    let above = floor.above()?;
+    floor.lay()?;
     let (mine, theirs) = Channel::pair().or_say(|| "cannot make a channel".into())?;
     let beginning = Beginning {
         plan,
@@ -173,7 +174,7 @@ fn build(mut orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFa
         watched: &theirs,
         secret: secret.as_ref(),
     };
-    let starting = start(&beginning, floor)?;
+    let starting = start(&beginning, above)?;
     drop((theirs, secret));
     let children = Arc::new(Children::of(starting.pid));
     let (mediator, brokers) = lines.unzip();

@@ -80,11 +80,11 @@ pub(crate) fn unprotected_name(at: &Path) -> String {
 pub(crate) fn search(top: &Top, trees: &Trees, protected: &[Protected]) -> Result<Found, LaunchFault> {
     // What is asked about has its own server, which hides and guards there.
     let targets = trees.trees.iter().map(|tree| &tree.target).chain(&trees.asked);
-    let targets: HashSet<PathBuf> = targets.map(inside).collect();
-    let of = |tree| Wanted::of(tree, protected, &targets);
+    let targets: Vec<&AbsPath> = targets.collect();
+    let asked: Vec<Asked<'_>> = protected.iter().map(Asked::of).collect();
+    let of = |tree| Wanted::of(tree, &asked, &targets);
     let wanted: Vec<Wanted<'_>> = trees.trees.iter().map(of).collect();
-    let none = |tree| Wanted::nothing(tree, &targets);
-    let nothing: Vec<Wanted<'_>> = trees.trees.iter().map(none).collect();
+    let nothing: Vec<Wanted<'_>>;
     let shared = Shared::default();
     let mut walk = Walk::of(top, Some(&shared));
     for (tree, wanted) in trees.trees.iter().zip(&wanted) {
@@ -93,6 +93,8 @@ pub(crate) fn search(top: &Top, trees: &Trees, protected: &[Protected]) -> Resul
     walk.share()?;
     walk.linked_places(trees)?;
     if !walk.twins.is_empty() {
+        let none = |tree| Wanted::nothing(tree, &targets);
+        nothing = trees.trees.iter().map(none).collect();
         walk.other_names(trees, &nothing)?;
     }
     walk.found.sockets = walk.sockets;
@@ -102,6 +104,30 @@ pub(crate) fn search(top: &Top, trees: &Trees, protected: &[Protected]) -> Resul
 fn inside(path: &AbsPath) -> PathBuf {
     let path = path.to_path_buf();
     path.strip_prefix("/").map(Path::to_path_buf).unwrap_or(path)
+}
+
+/// A protected pattern, and what is asked of it for every tree.
+struct Asked<'a> {
+    one: &'a Protected,
+    anchor: AbsPath,
+    /// The last step.
+    last: &'a str,
+    /// True when it may match in every folder below its anchor.
+    deep: bool,
+}
+
+impl<'a> Asked<'a> {
+    fn of(one: &'a Protected) -> Self {
+        let anchor = one.pattern.anchor();
+        let text = one.pattern.as_str();
+        let rest = text.get(anchor.as_str().trim_end_matches('/').len()..);
+        Self {
+            one,
+            last: text.rsplit('/').next().unwrap_or("*"),
+            deep: rest.is_some_and(|rest| rest.starts_with("/**/")),
+            anchor,
+        }
+    }
 }
 
 /// The patterns that can match in one tree, by the last name they ask for.
@@ -119,41 +145,40 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// No pattern.
-    fn nothing(tree: &Tree, targets: &HashSet<PathBuf>) -> Self {
+    fn nothing(tree: &Tree, targets: &[&AbsPath]) -> Self {
         let top = inside(&tree.target);
-        let below = targets.iter().filter_map(|target| target.strip_prefix(&top).ok());
-        let below = below.filter(|below| !below.as_os_str().is_empty());
+        let below = targets.iter().filter(|target| tree.target.holds(target) && ***target != tree.target);
+        let below = below.filter_map(|target| inside(target).strip_prefix(&top).map(Path::to_path_buf).ok());
         Self {
-            inner: below.map(Path::to_path_buf).collect(),
+            inner: below.collect(),
             ..Self::default()
         }
     }
 
-    fn of(tree: &Tree, protected: &'a [Protected], targets: &HashSet<PathBuf>) -> Self {
+    fn of(tree: &Tree, asked: &[Asked<'a>], targets: &[&AbsPath]) -> Self {
         let mut wanted = Self::nothing(tree, targets);
-        for one in protected {
+        for asked in asked {
+            let (one, anchor) = (asked.one, &asked.anchor);
             if tree.mode == BindMode::Read && one.protection != Protection::Hide {
                 continue;
             }
-            let anchor = one.pattern.anchor();
-            let meets = |root: &AbsPath| anchor.holds(root) || root.holds(&anchor);
-            if !meets(&tree.source) && !meets(&tree.target) {
+            let (above, below) = (
+                [&tree.source, &tree.target].map(|root| anchor.holds(root)),
+                [&tree.source, &tree.target].map(|root| root.holds(anchor)),
+            );
+            if !above.contains(&true) && !below.contains(&true) {
                 continue;
             }
-            if !tree.personal && !tree.source.holds(&anchor) && !tree.target.holds(&anchor) {
+            if !tree.personal && !below.contains(&true) {
                 // The system's own trees, and a context's, are searched for places that are named there, not for names at large.
                 continue;
             }
-            let text = one.pattern.as_str();
-            let deep = text
-                .get(anchor.as_str().trim_end_matches('/').len()..)
-                .is_some_and(|rest| rest.starts_with("/**/"));
-            wanted.everywhere |= deep && (anchor.holds(&tree.source) || anchor.holds(&tree.target));
+            wanted.everywhere |= asked.deep && above.contains(&true);
             wanted.all.push(one);
-            wanted.ends.add(text.rsplit('/').next().unwrap_or("*").as_bytes());
+            wanted.ends.add(asked.last.as_bytes());
             match one.pattern.last_literal() {
                 Some(name) => wanted.named.entry(name.as_bytes()).or_default().push(one),
-                None => wanted.globs.push((text.rsplit('/').next().unwrap_or("*"), one)),
+                None => wanted.globs.push((asked.last, one)),
             }
         }
         wanted

@@ -22,7 +22,7 @@ use rustix::thread::UnshareFlags;
 use crate::ask::{self, PULSE, Server, Watch};
 use crate::channel::Channel;
 use crate::fault::{Says, cause, failed, hint};
-use crate::filter::Filters;
+use crate::filter::{Filters, HeldCalls};
 use crate::inside::{self, Along, Orders, status_of};
 use crate::limits::Group;
 use crate::order::{Hear, MAX_CONTENT, Say, check};
@@ -53,7 +53,7 @@ pub type Readings = fn(&FencePlan) -> Arc<dyn Reading>;
 /// process must have one thread. The exit code says whether the launcher itself was in order.
 pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
     // Made ready before the order comes, so that it need not wait.
-    let filters = Filters::agent();
+    let ahead = [false, true].map(|starts| Filters::agent(HeldCalls { strict: false, starts }));
     let own_filters = Filters::supervisor();
     let landlock = sys::landlock_version();
     let spare = Spare::begin();
@@ -74,14 +74,16 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
     let carry_out = || {
         let (protocol, mut plan) = order?;
         check(protocol, &plan, daemon.waiting())?;
-        let filters = match plan.level {
-            Level::Namespace if plan.strict => Filters::strict_agent()?,
-            Level::Namespace => filters?,
-            Level::Process => Filters::watched_agent()?,
+        let held = HeldCalls {
+            strict: plan.strict,
+            starts: plan.judged != Judged::Nothing,
         };
-        let filters = match plan.judged {
-            Judged::Nothing => filters,
-            Judged::Programs(_) | Judged::Everything => filters.judged()?,
+        let [filters, of_judged] = ahead;
+        let filters = match (plan.level, held) {
+            (Level::Process, held) => Filters::watched_agent(held)?,
+            (Level::Namespace, HeldCalls { strict: true, .. }) => Filters::agent(held)?,
+            (Level::Namespace, HeldCalls { starts: true, .. }) => of_judged?,
+            (Level::Namespace, _) => filters?,
         };
         let take = |daemon: &mut Channel| daemon.take().or_say(|| "cannot carry out the order".into());
         let (mediator, brokers) = (take(&mut daemon)?, take(&mut daemon)?);

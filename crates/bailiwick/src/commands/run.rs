@@ -85,7 +85,7 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
             .map(|file| super::mandate::read(file, &args.set))
             .transpose()?,
     };
-    let mut order = match &resumed {
+    let order = match &resumed {
         Some(before) => again(before, order),
         None => order,
     };
@@ -99,7 +99,6 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
     }
     let pipes = if size.is_some() { None } else { Some(Pipes::make()?) };
     let company = Company::keep(&link, !tied)?;
-    order.git = git.heard();
     match &pipes {
         Some(pipes) => {
             let theirs: Vec<_> = pipes.theirs().iter().map(AsFd::as_fd).collect();
@@ -107,6 +106,8 @@ fn start(args: &RunArgs, status: &mut StatusFile) -> Done {
         }
         None => link.say(&PersonCall::Run(order))?,
     }
+    // A daemon that has closed the line meanwhile has said why.
+    let _ = link.say(&PersonCall::Git(git.heard()));
     if let Some(worktree) = worktree.as_ref().filter(|_| !args.quiet) {
         crate::talk::talk(&worktree.begun());
     }

@@ -88,11 +88,15 @@ impl Believed {
             if certificates(&text).is_empty() {
                 return Err(format!("the roots in `{path}`: there is no certificate in it"));
             }
-            texts.push(text);
+            texts.push(Arc::new(text));
         }
-        for (_, value) in environment.iter().filter(|(name, _)| is_bundle(name)) {
+        // Several variables often name one bundle, and that the machine's.
+        let machines = real(&BUNDLES.map(PathBuf::from)).into_iter().next();
+        let variables = environment.iter().filter(|(name, _)| is_bundle(name));
+        let named: Vec<PathBuf> = variables.map(|(_, value)| PathBuf::from(value)).collect();
+        for path in real(&named).iter().filter(|path| Some(*path) != machines.as_ref()) {
             // A variable that names nothing says nothing to the person's own programs either.
-            texts.extend(read(Path::new(value)).ok());
+            texts.extend(known_text(path).ok());
         }
         if !texts.is_empty() {
             let mut known: BTreeSet<String> = certificates(&machine).into_iter().collect();

@@ -23,6 +23,7 @@ mod keyring;
 pub mod level;
 pub mod logins;
 mod modes;
+mod opening;
 pub mod person;
 pub mod plan;
 mod publish;

@@ -17,8 +17,9 @@ use super::approvers::ApproverFault;
 use super::{Daemon, KernelRandom, attend, colleagues, handover, hours, leave, lock, questions, task};
 use bailiwick_policy::Published;
 
+use crate::git::settings::GitSettings;
 use crate::made::Made;
-use crate::protocol::{DaemonStatus, PROTOCOL, PersonAnswer, PersonCall, RunOrder, RunningTask, build};
+use crate::protocol::{DaemonStatus, PROTOCOL, PersonAnswer, PersonCall, Planned, RunOrder, RunningTask, build};
 
 /// How long a task may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -44,7 +45,7 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
     )?;
     while let Some(call) = channel.receive::<PersonCall>()? {
         match call {
-            PersonCall::Hello { .. } | PersonCall::Signal(_) => {
+            PersonCall::Hello { .. } | PersonCall::Signal(_) | PersonCall::Git(_) => {
                 return Err(std::io::Error::other("a frame came out of turn"));
             }
             PersonCall::Run(order) => return run(daemon, channel, &order),
@@ -343,14 +344,35 @@ fn publish(daemon: &Daemon, task: TaskId, port: Published) -> PersonAnswer {
 }
 
 /// Runs a task on this connection. When the connection closes, a task that is tied to it ends; another goes on.
+/// The command that ordered a task.
+struct Command<'a> {
+    channel: &'a mut Channel,
+    made: Made,
+}
+
+impl task::Orderer for Command<'_> {
+    fn hears(&mut self, planned: Planned) -> std::io::Result<()> {
+        self.made = Made::before(&planned);
+        self.channel.send(&PersonAnswer::Planned(Box::new(planned)), &[])
+    }
+
+    fn git(&mut self) -> std::io::Result<GitSettings> {
+        match self.channel.receive::<PersonCall>()? {
+            Some(PersonCall::Git(settings)) => Ok(settings),
+            Some(_) => Err(std::io::Error::other("a frame came out of turn")),
+            None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
 fn run(daemon: &Arc<Daemon>, mut channel: Channel, order: &RunOrder) -> Result<(), Ended> {
     let descriptors = std::iter::from_fn(|| channel.take().ok()).collect();
-    let made = std::cell::RefCell::new(Made::default());
-    let started = task::start(daemon, order, descriptors, &|planned| {
-        made.replace(Made::before(&planned));
-        channel.send(&PersonAnswer::Planned(Box::new(planned)), &[])
-    });
-    let made = made.into_inner();
+    let mut command = Command {
+        channel: &mut channel,
+        made: Made::default(),
+    };
+    let started = task::start(daemon, order, descriptors, &mut command);
+    let made = command.made;
     let started = match started {
         Ok(started) => started,
         Err(fault) => return channel.send(&PersonAnswer::Failed(fault), &[]),

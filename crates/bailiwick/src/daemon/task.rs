@@ -18,15 +18,15 @@ use bailiwick_gate::{
 };
 use bailiwick_mediator::{PATIENCE, Rules, TaskFault, TaskSpec};
 use bailiwick_model::{AbsPath, Code, Event, Level, Nonce, Record, Request, TaskId, Verb};
-use bailiwick_policy::{MandateText, Policy, Published, Settings};
-use bailiwick_proxy::{Authority, Config};
+use bailiwick_policy::{MandateText, Policy, Published};
+use bailiwick_proxy::Config;
 
 use super::attend::Attendance;
-use super::believed::Believed;
 use super::bell::Bell;
 use super::granted::{grant_trees, granted_devices, ordered, permit};
 use super::kept::Kept;
 use super::logins::Shared;
+use super::opening::Opening;
 use super::plan::{self, Granted, Materials};
 use super::scratch;
 use super::screen::Screen;
@@ -35,6 +35,7 @@ use super::told::{cannot_ask, no_login, planned, settings_kept, told};
 use super::{Daemon, KernelRandom, broker, gate_line, lock, publish, refusals, secret, servers, vault};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::git::settings::GitSettings;
 use crate::places;
 use crate::protocol::{Planned, RunOrder, RunningTask, build};
 
@@ -237,12 +238,34 @@ pub fn of_failure(failure: Failure) -> LaunchFault {
     }
 }
 
-/// Starts a task. `tell` is called with what will hold, before anything starts.
+/// Whoever ordered a task, while it starts.
+pub trait Orderer {
+    /// Hears what will hold, before anything starts.
+    fn hears(&mut self, planned: Planned) -> std::io::Result<()>;
+
+    /// Says the person's git settings: asked once, when they are needed.
+    fn git(&mut self) -> std::io::Result<GitSettings>;
+}
+
+/// The daemon itself: nobody is told, and of git there is nothing.
+struct Itself;
+
+impl Orderer for Itself {
+    fn hears(&mut self, _: Planned) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn git(&mut self) -> std::io::Result<GitSettings> {
+        Ok(GitSettings::default())
+    }
+}
+
+/// Starts a task.
 pub fn start(
     daemon: &Arc<Daemon>,
     order: &RunOrder,
     descriptors: Vec<OwnedFd>,
-    tell: &dyn Fn(Planned) -> std::io::Result<()>,
+    orderer: &mut dyn Orderer,
 ) -> Result<Started, LaunchFault> {
     let stdio: Option<[OwnedFd; 3]> = match (order.terminal, descriptors.try_into()) {
         (None, Ok(three)) => Some(three),
@@ -304,7 +327,7 @@ pub fn start(
         &user,
         row.clone(),
         None,
-        tell,
+        orderer,
     );
     if let Err(cause) = &begun {
         end(daemon, row.id, Exit::of_launch(cause.code) as i32);
@@ -386,7 +409,6 @@ pub fn start_outside(
         started: daemon.clock.now(),
         state: TaskState::Running,
     };
-    let tell = |_: Planned| Ok(());
     let begun = begin(
         daemon,
         order,
@@ -398,7 +420,7 @@ pub fn start_outside(
         &user,
         row.clone(),
         Some(outer),
-        &tell,
+        &mut Itself,
     );
     if let Err(cause) = &begun {
         end(daemon, row.id, Exit::of_launch(cause.code) as i32);
@@ -422,7 +444,7 @@ fn begin(
     user: &str,
     row: TaskRow,
     outer: Option<Outer>,
-    tell: &dyn Fn(Planned) -> std::io::Result<()>,
+    orderer: &mut dyn Orderer,
 ) -> Result<Started, LaunchFault> {
     // Keys and bundles are made meanwhile.
     let opening = Opening::begin(row.id, policy, order);
@@ -476,6 +498,11 @@ fn begin(
         (asked, Vec::new())
     } else {
         (Vec::new(), asked)
+    };
+    let gone = |e: std::io::Error| fault(Code::Fault, "the command that ordered this is gone", e, "");
+    let order = &RunOrder {
+        git: orderer.git().map_err(gone)?,
+        ..order.clone()
     };
     let opening = opening.finish()?;
     let believed = opening.as_ref().map(|(_, believed)| believed);
@@ -558,7 +585,7 @@ fn begin(
             .collect(),
         ..planned(daemon, row.id, context, policy, &granted)
     };
-    tell(planned).map_err(|e| fault(Code::Fault, "the command that ordered this is gone", e, ""))?;
+    orderer.hears(planned).map_err(gone)?;
     let io = |what: &'static str| move |e: std::io::Error| fault(Code::Fault, what, e, "");
     let mut launcher = daemon.spares.launcher().map_err(io("cannot start the launcher"))?;
     let gate = daemon
@@ -723,7 +750,7 @@ fn begin(
 fn keep_order(daemon: &Daemon, task: TaskId, order: &RunOrder) {
     let order = RunOrder {
         environment: Vec::new(),
-        git: crate::git::settings::GitSettings::default(),
+        git: GitSettings::default(),
         ..order.clone()
     };
     match serde_json::to_string(&order) {
@@ -742,46 +769,6 @@ fn settle(daemon: &Daemon, spent: Spent, done: bool, note: &str) {
     if let Err(refusal) = daemon.mediator.settle(&settlement) {
         talkln!("bailiwick: a permit could not be settled: {refusal}");
     }
-}
-
-/// The task's own authority, and what programs then believe, while they are made.
-struct Opening(Option<JoinHandle<Result<(Authority, Believed), LaunchFault>>>);
-
-impl Opening {
-    /// Begins to make them in a thread of its own, where connections are opened.
-    fn begin(task: TaskId, policy: &Arc<Policy>, order: &RunOrder) -> Self {
-        let (policy, environment) = (Arc::clone(policy), order.environment.clone());
-        let opens = !policy.settings().opened.is_empty();
-        Self(opens.then(|| std::thread::spawn(move || opening(task, policy.settings(), &environment))))
-    }
-
-    /// Waits for them. None where no connection is opened.
-    fn finish(self) -> Result<Option<(Authority, Believed)>, LaunchFault> {
-        let made = self.0.map(|making| {
-            let lost = |_| {
-                Err(fault(
-                    Code::Fault,
-                    "the task's authority could not be made",
-                    "its thread broke off",
-                    "",
-                ))
-            };
-            making.join().unwrap_or_else(lost)
-        });
-        made.transpose()
-    }
-}
-
-fn opening(
-    task: TaskId,
-    settings: &Settings,
-    environment: &[(String, String)],
-) -> Result<(Authority, Believed), LaunchFault> {
-    let authority = Authority::make(&task.to_string())
-        .map_err(|e| fault(Code::Fault, "the task's authority could not be made", e, ""))?;
-    let believed = Believed::gather(&authority, &settings.roots, environment);
-    let believed = believed.map_err(|e| fault(Code::PolicyFault, "connections cannot be opened", e, ""))?;
-    Ok((authority, believed))
 }
 
 /// This program, where it lies now.
