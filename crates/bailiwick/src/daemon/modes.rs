@@ -126,12 +126,8 @@ mod tests {
         let mut modes = Modes::default();
         (0..2000u16).for_each(|mode| modes.push(format!("\x1b[?{mode}h").as_bytes()));
         modes.push(&[b"\x1b[?".as_slice(), &[b'1'; 100_000]].concat());
-        let begun = std::time::Instant::now();
+        // If its time grew with the square of what comes, this would not end.
         modes.push(&[0x1b; 1 << 20]);
-        assert!(
-            begun.elapsed() < std::time::Duration::from_secs(5),
-            "no output takes long"
-        );
         assert!(modes.modes.len() <= MOST && modes.before.len() < LONGEST);
         assert_eq!(after(&[b"\x1b[?99999h\x1b[?;h\x1b[?xh\x1b[>99u"]), b"");
     }
