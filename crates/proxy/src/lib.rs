@@ -18,7 +18,6 @@ mod caller;
 mod certificates;
 mod channel;
 mod config;
-mod cuts;
 mod dial;
 mod dns;
 mod exchange;

@@ -49,7 +49,7 @@ mod survey;
 mod upstream;
 
 pub use backing::{Backing, Ends};
-pub use channel::ChannelFault;
+pub use bailiwick_line::ChannelFault;
 pub use config::{Config, ServerConfig, ServerLimits, Visible};
 pub use definition::{Definition, DefinitionFault};
 pub use lock::{Difference, Lock, LockFault, Offered, Pinned, PinnedTool};
