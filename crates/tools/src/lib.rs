@@ -32,6 +32,7 @@ mod http;
 pub mod limits;
 mod lines;
 mod lock;
+mod message;
 mod names;
 mod objection;
 mod offers;
