@@ -23,6 +23,7 @@ mod dns;
 mod exchange;
 mod forward;
 mod greeting;
+mod gulp;
 mod heads;
 mod inject;
 mod intercept;

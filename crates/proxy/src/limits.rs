@@ -86,6 +86,13 @@ pub const SYNTHETIC_NAMES: usize = 65_000;
 /// Size of the buffer for each direction of a tunnel, in bytes.
 pub const TUNNEL_BUFFER: usize = 64 * 1024;
 
+/// What is taken of a stream under TLS at once while much comes, in bytes: some records, and less than what an allocator takes
+/// for large.
+pub const GULP: usize = 60 * 1024;
+
+/// How much a read must have brought for the next one to be so large, in bytes: what the TLS library asks for.
+pub const GULP_FROM: usize = 4096;
+
 /// Most hosts whose certificates are kept. More are signed anew.
 pub const HOSTS_SERVED: usize = 256;
 
