@@ -114,7 +114,7 @@ mod tests {
     impl AsyncRead for Pieces {
         fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
             self.asked += 1;
-            if self.pauses && self.asked % 3 == 0 {
+            if self.pauses && self.asked.is_multiple_of(3) {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
