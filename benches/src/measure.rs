@@ -14,6 +14,8 @@ pub struct Options {
     pub quick: bool,
     /// Only the items whose name holds this word.
     pub only: Option<String>,
+    /// Of the gates' items only the ways whose name holds this word, and the direct one.
+    pub way: Option<String>,
     /// Where the JSON goes.
     pub json: Option<PathBuf>,
 }
@@ -27,8 +29,13 @@ impl Options {
             match argument.as_str() {
                 "--quick" => options.quick = true,
                 "--only" => options.only = Some(value()?),
+                "--way" => options.way = Some(value()?),
                 "--json" => options.json = Some(value()?.into()),
-                _ => return Err(format!("`{argument}` is not known: --quick, --only WORD, --json FILE")),
+                _ => {
+                    return Err(format!(
+                        "`{argument}` is not known: --quick, --only WORD, --way WORD, --json FILE"
+                    ));
+                }
             }
         }
         Ok(options)
@@ -37,6 +44,11 @@ impl Options {
     /// True when this item is to be measured.
     pub fn wants(&self, item: &str) -> bool {
         self.only.as_ref().is_none_or(|word| item.contains(word.as_str()))
+    }
+
+    /// True when a gate's item is to be measured this way.
+    pub fn takes(&self, way: &str) -> bool {
+        way == "direct" || self.way.as_ref().is_none_or(|word| way.contains(word.as_str()))
     }
 
     /// The number of rounds: as given, or few.

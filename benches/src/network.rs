@@ -198,8 +198,10 @@ pub fn measure(options: &Options, json: &mut Vec<Value>) -> bool {
     // Squid gives up what it may not read; the folder is nobody's secret.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(scratch.path(), open).expect("the folder is ours");
-    let squid = peer("squid", peers::squid).ok();
-    let mitmproxy = peer("mitmproxy", peers::mitmproxy).ok();
+    let takes = |names: &[&str]| names.iter().any(|name| options.takes(name));
+    let squid = takes(&["squid, tunnel", "squid, opened"]).then(|| peer("squid", peers::squid).ok());
+    let mitmproxy = takes(&["mitmproxy"]).then(|| peer("mitmproxy", peers::mitmproxy).ok());
+    let (squid, mitmproxy) = (squid.flatten(), mitmproxy.flatten());
     let mut ways = vec![Way {
         name: "direct",
         http2: true,
@@ -232,6 +234,7 @@ pub fn measure(options: &Options, json: &mut Vec<Value>) -> bool {
             run: Box::new(|work| inside(kit, work)),
         });
     }
+    ways.retain(|way| options.takes(way.name));
     for item in wanted {
         whole &= measure_item(options, item, port, &ways, json);
     }

@@ -20,6 +20,8 @@ const SERVER: &str = "node_modules/@modelcontextprotocol/server-everything/dist/
 /// Calls before the clock runs, and calls that count.
 const WARM: usize = 50;
 const CALLS: usize = 1000;
+/// The proxy beside ours.
+const PEER: &str = "fastmcp proxy";
 /// Rules for other tools.
 const RULES: [usize; 3] = [0, 10, 1000];
 
@@ -38,12 +40,12 @@ pub fn run_client(tool: &str, words: &[String]) {
     let mut number = 0u64;
     let mut ask = |method: &str, params: Value| -> Value {
         number += 1;
-        writeln!(
-            to,
-            "{}",
+        // In one piece, as clients write: a piece for each word of JSON would be a wake-up each on its whole way.
+        let line = format!(
+            "{}\n",
             json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-        )
-        .expect("it reads");
+        );
+        to.write_all(line.as_bytes()).expect("it reads");
         loop {
             let mut line = String::new();
             assert!(from.read_line(&mut line).expect("it speaks") > 0, "it has ended");
@@ -111,7 +113,7 @@ pub fn measure(options: &Options, json: &mut Vec<Value>) -> bool {
         name: "direct".into(),
         command: Box::new(straight),
     }];
-    if let Some(python) = fastmcp() {
+    if let Some(python) = fastmcp().filter(|_| options.takes(PEER)) {
         let (client, server) = (client.clone(), server.clone());
         let script = std::env::temp_dir().join(format!("bench-proxy-{}.py", std::process::id()));
         let text = format!(
@@ -122,14 +124,14 @@ pub fn measure(options: &Options, json: &mut Vec<Value>) -> bool {
         );
         std::fs::write(&script, text).expect("scratch can be written");
         ways.push(Way {
-            name: "fastmcp proxy".into(),
+            name: PEER.into(),
             command: Box::new(move || {
                 let mut command = Command::new(&client);
                 command.args(["__tool-client", "echo"]).arg(&python).arg(&script);
                 command
             }),
         });
-    } else {
+    } else if options.takes(PEER) {
         eprintln!("bench: {ITEM}: no `fastmcp` in the PATH, so without that column");
     }
     for (place, count) in RULES.iter().enumerate() {
@@ -152,6 +154,7 @@ pub fn measure(options: &Options, json: &mut Vec<Value>) -> bool {
             }),
         });
     }
+    ways.retain(|way| options.takes(&way.name));
     let mut figures: BTreeMap<usize, Vec<[f64; 3]>> = BTreeMap::new();
     let mut whole = true;
     for _ in 0..options.rounds(20) {

@@ -8,13 +8,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use bailiwick_gate::Refusal;
+use bailiwick_line::Effect;
 use bailiwick_model::{Code, Digest, Host, Obligation, Request, Resource, Scheme, Verb};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use crate::caller::Caller;
 use crate::certificates::Issuer;
-use crate::channel::{Channel, Effect};
+use crate::channel::Channel;
 use crate::exchange::Bounds;
 use crate::intercept::Openings;
 use crate::limits;

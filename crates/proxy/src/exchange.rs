@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bailiwick_line::{Cut, Effect, REVOKED};
 use bailiwick_model::{Obligation, media_type};
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -18,8 +19,6 @@ use hyper::header::{self, HeaderMap};
 use tokio::time::{Instant, Sleep};
 
 use crate::bodies::{Broken, Sent};
-use crate::channel::Effect;
-use crate::cuts::{Cut, REVOKED};
 use crate::links::After;
 
 /// The bounds of one exchange, by its permit.

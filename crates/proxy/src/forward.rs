@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use bailiwick_gate::Refusal;
+use bailiwick_line::Effect;
 use bailiwick_model::{Argument, Code, DecisionId, Host, Method, Request, Resource, Verb, argument};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, Limited};
@@ -21,7 +22,6 @@ use tokio::time::Instant;
 
 use crate::bodies::{Broken, Sent};
 use crate::caller::Caller;
-use crate::channel::Effect;
 use crate::dial::{Asked, Gate, Reached};
 use crate::exchange::{Download, Passing, Tally, Upload};
 use crate::heads;
@@ -99,12 +99,12 @@ impl Gate {
         body: &mut Option<Received>,
         seat: Seat,
     ) -> Result<Response<Body>, Refused> {
-        let written = format!("{} {}", request.method(), request.uri());
+        let written = |request: &hyper::Request<()>| format!("{} {}", request.method(), request.uri());
         let url = match road.url_of(request.version(), request.uri(), request.headers()) {
             Ok(url) => url,
-            Err((code, why)) => return Err(self.channel.refuse(code, &written, &why).await),
+            Err((code, why)) => return Err(self.channel.refuse(code, &written(&request), &why).await),
         };
-        if matches!(road, Road::Proxy) && url.host.to_string() == OWN_HOST {
+        if matches!(road, Road::Proxy) && matches!(&url.host, Host::Name(name) if name == OWN_HOST) {
             self.channel.last.gathered().await;
             if let Some(question) = Last::told_of(request.method(), &url.target()) {
                 return Ok(self.tell(question, body.take()).await);
@@ -113,11 +113,17 @@ impl Gate {
         }
         let Some(method) = Method::parse(request.method().as_str()) else {
             let why = "the method is none that rules know";
-            return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await);
+            return Err(self
+                .channel
+                .refuse(Code::MalformedRequest, &written(&request), why)
+                .await);
         };
         let Ok(target) = url.target().parse::<Uri>() else {
             let why = "the path cannot be sent on";
-            return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await);
+            return Err(self
+                .channel
+                .refuse(Code::MalformedRequest, &written(&request), why)
+                .await);
         };
         let web_socket = heads::wants_web_socket(&request);
         let look = match self.secrets.look(&url, request.headers()) {
@@ -133,7 +139,12 @@ impl Gate {
                 asked,
                 body.as_ref().is_none_or(|body| body.is_end_stream()),
             )),
-            Err(why) => return Err(self.channel.refuse(Code::MalformedRequest, &written, why).await),
+            Err(why) => {
+                return Err(self
+                    .channel
+                    .refuse(Code::MalformedRequest, &written(&request), why)
+                    .await);
+            }
         };
         let asked = match body.as_mut().filter(|_| push::is_push(&url, request.headers())) {
             Some(body) => with_references(asked, push::references(body).await),

@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::caller::Caller;
 use crate::dial::Gate;
 use crate::greeting::{self, names_host};
+use crate::gulp::Gulp;
 use crate::limits;
 use crate::prompt::Prompt;
 use crate::road::Road;
@@ -226,7 +227,7 @@ impl Gate {
             }
             None => return,
         };
-        let accepting = TlsAcceptor::from(serving).accept(Begun::new(greeting.bytes, stream));
+        let accepting = TlsAcceptor::from(serving).accept(Gulp::new(Begun::new(greeting.bytes, stream)));
         match tokio::time::timeout(limits::HANDSHAKE_TIME, accepting).await {
             Ok(Ok(client)) => {
                 let many = client.get_ref().1.alpn_protocol() == Some(HTTP_2);

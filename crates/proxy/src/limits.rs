@@ -65,21 +65,6 @@ pub const NAME_TIME: Duration = Duration::from_secs(30);
 /// Most looked-up names that are kept for one client connection.
 pub const NAMES_KEPT: usize = 16;
 
-/// How long the mediator may take to answer. After that the answer is no, and a late permit is given back.
-pub const ANSWER_TIME: Duration = Duration::from_secs(60);
-
-/// How long the settlement of an effect may wait for a question that it is sent with. It never comes after one.
-pub const SETTLE_TIME: Duration = Duration::from_millis(2);
-
-/// How long what is cut off may take to end by itself, before the connection of its client is closed.
-pub const CUT_TIME: Duration = Duration::from_millis(300);
-
-/// Most tasks that are woken when an effect is cut off.
-pub const CUT_WAKERS: usize = 4;
-
-/// Most permits that were revoked before they came and are remembered.
-pub const REVOKED_EARLY: usize = 1024;
-
 /// How long the gate stays after its channel is lost, so that refusals reach those who wait for an answer.
 pub const LAST_WORDS: Duration = Duration::from_millis(150);
 
@@ -100,6 +85,13 @@ pub const SYNTHETIC_NAMES: usize = 65_000;
 
 /// Size of the buffer for each direction of a tunnel, in bytes.
 pub const TUNNEL_BUFFER: usize = 64 * 1024;
+
+/// What is taken of a stream under TLS at once while much comes, in bytes: some records, and less than what an allocator takes
+/// for large.
+pub const GULP: usize = 60 * 1024;
+
+/// How much a read must have brought for the next one to be so large, in bytes: what the TLS library asks for.
+pub const GULP_FROM: usize = 4096;
 
 /// Most hosts whose certificates are kept. More are signed anew.
 pub const HOSTS_SERVED: usize = 256;

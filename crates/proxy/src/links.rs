@@ -30,6 +30,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::bodies::Sent;
+use crate::gulp::Gulp;
 use crate::limits;
 use crate::tunnel::{Meter, Metered};
 use crate::upstream::{Upstream, UpstreamFault};
@@ -199,7 +200,7 @@ impl Links {
         let way = match to.scheme {
             Scheme::Http => Way::One(one(stream, meter, socket).await.map_err(|fault| unreachable(&fault))?),
             Scheme::Https => {
-                let (stream, many) = upstream.connect(to, stream).await?;
+                let (stream, many) = upstream.connect(to, Gulp::new(stream)).await?;
                 if many {
                     let many = many_over(stream, meter).await.map_err(|fault| unreachable(&fault))?;
                     let mut waiting = self.waiting();

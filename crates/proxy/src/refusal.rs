@@ -4,6 +4,7 @@
 //! for, a code and an id: no rule, no address, no reason of policy.
 
 use bailiwick_gate::Refusal;
+use bailiwick_line::Denied;
 use bailiwick_model::{Code, DecisionId};
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -34,6 +35,18 @@ impl Refused {
             act: act.into(),
             why: None,
             word: refusal.word,
+        }
+    }
+
+    /// What the channel says about an act.
+    pub(crate) fn of_denied(denied: Denied, act: impl Into<String>) -> Self {
+        let refused = match denied.refusal {
+            Some(refusal) => Self::new(refusal, act),
+            None => Self::unavailable(act),
+        };
+        match denied.why {
+            Some(why) => refused.because(&why),
+            None => refused,
         }
     }
 

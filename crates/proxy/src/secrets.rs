@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bailiwick_gate::{Redeemed, SecretValue, ToSign};
+use bailiwick_line::Effect;
 use bailiwick_model::{Code, HttpUrl, Obligation, Place, SecretName};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Bytes};
@@ -19,7 +20,6 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use crate::bodies::{self, Sent};
-use crate::channel::Effect;
 use crate::inject::{self, Unfit};
 use crate::jar::Jar;
 use crate::limits;
@@ -43,7 +43,7 @@ pub(crate) struct Stopped {
 impl Stopped {
     /// What allowed the request was revoked.
     pub(crate) fn revoked() -> Self {
-        stopped(Code::PermitRefused, crate::cuts::REVOKED)
+        stopped(Code::PermitRefused, bailiwick_line::REVOKED)
     }
 
     /// A stand-in was found in a body that was on its way.

@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bailiwick_line::{Came, Door};
+use bailiwick_line::{Came, ChannelFault, Door};
 use bailiwick_model::{Code, Host, Scheme};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -26,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::busy::{Busy, Held};
 use crate::caller::Caller;
 use crate::certificates::{CertificateFault, Issuer};
-use crate::channel::{Channel, ChannelFault};
+use crate::channel::Channel;
 use crate::config::{Config, Service};
 use crate::dial::Gate;
 use crate::forward::{Body, whole};

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bailiwick_line::{Cut, Effect};
 use bailiwick_model::{Argument, Code, Digest, Request, Resource, ToolName, Verb, argument};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use rmcp::model::{
@@ -18,11 +19,9 @@ use rmcp::model::{
 use rmcp::service::ServiceError;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 use crate::arguments::fields_of;
 use crate::catalog::{ANSWER, CHOOSE, Entry, REASON};
-use crate::channel::Effect;
 use crate::choice;
 use crate::gate::Gate;
 use crate::handles::{fill, handles_in};
@@ -328,7 +327,7 @@ impl<'a> Call<'a> {
         let place = tokio::select! {
             place = places.acquire() => place.ok(),
             () = self.asker.gone().cancelled() => None,
-            () = effect.cut().cancelled() => None,
+            () = effect.cut().off() => None,
         };
         if place.is_none() {
             effect.settle(false, "not called: nobody waited any more");
@@ -338,7 +337,7 @@ impl<'a> Call<'a> {
         effect.sent(serde_json::to_string(&arguments).map_or(0, |text| text.len()));
         params.arguments = Some(arguments);
         effect.begin();
-        let cut = effect.cut().clone();
+        let cut = Arc::clone(effect.cut());
         let most = Duration::from_secs(upstream.config.limits.call_seconds);
         match self.reach(connection, entry.tool.server(), params, most, &cut).await {
             Came::Result(mut result) => {
@@ -393,7 +392,7 @@ impl<'a> Call<'a> {
         server: &str,
         mut params: CallToolRequestParams,
         most: Duration,
-        cut: &CancellationToken,
+        cut: &Cut,
     ) -> Came {
         let until = Instant::now().checked_add(most).unwrap_or_else(Instant::now);
         for _ in 0..limits::ROUNDS {
@@ -522,7 +521,7 @@ impl<'a> Call<'a> {
 /// How a request to a server is waited for.
 pub(crate) struct Under<'a> {
     pub(crate) until: Instant,
-    pub(crate) cut: &'a CancellationToken,
+    pub(crate) cut: &'a Cut,
     pub(crate) server: &'a str,
 }
 
@@ -551,7 +550,7 @@ impl Under<'_> {
                     }
                     return Ok(response.unwrap_or(Err(ServiceError::TransportClosed)));
                 }
-                () = self.cut.cancelled() => {
+                () = self.cut.off() => {
                     under.cancel("what allowed it was revoked").await;
                     return Err(Came::Cut);
                 }

@@ -16,7 +16,6 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, ORIGIN, WWW_AUTHEN
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -122,7 +121,7 @@ impl Web {
         };
         let body = body.to_bytes();
         if head.method == Method::POST
-            && let Err(objection) = Objections::read::<ClientJsonRpcMessage>(&body)
+            && let Err(objection) = Objections::read(&body)
         {
             return match self.objections.answer(objection).await {
                 Some(answer) => json(&answer),

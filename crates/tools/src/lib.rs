@@ -32,6 +32,7 @@ mod http;
 pub mod limits;
 mod lines;
 mod lock;
+mod message;
 mod names;
 mod objection;
 mod offers;
@@ -49,7 +50,7 @@ mod survey;
 mod upstream;
 
 pub use backing::{Backing, Ends};
-pub use channel::ChannelFault;
+pub use bailiwick_line::ChannelFault;
 pub use config::{Config, ServerConfig, ServerLimits, Visible};
 pub use definition::{Definition, DefinitionFault};
 pub use lock::{Difference, Lock, LockFault, Offered, Pinned, PinnedTool};

@@ -92,10 +92,7 @@ pub const TOKEN_LINE: usize = 256;
 /// How long a kept-open HTTP connection may take for a head.
 pub const HEAD_TIME: Duration = Duration::from_secs(75);
 
-/// How long the mediator may take where no person is asked.
-pub const ANSWER_TIME: Duration = Duration::from_secs(30);
-
-/// How long what is left to say to the mediator may take.
+/// How long what is left to say to a server or a client may take.
 pub const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Most handles that the gate keeps for a task. The oldest go first.

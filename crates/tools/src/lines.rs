@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits;
+use crate::message;
 use crate::objection::{Objection, Objections};
 use crate::strict;
 
@@ -252,7 +253,7 @@ impl Transport<RoleServer> for AgentLines {
                     return None;
                 }
             };
-            match Objections::read::<ClientJsonRpcMessage>(&line) {
+            match Objections::read(&line) {
                 Ok(message) => {
                     self.open.note(&message);
                     return Some(message);
@@ -365,7 +366,7 @@ impl ServerLines {
         if read.flaw.is_some_and(|flaw| flaw.what == strict::TWICE) {
             return None;
         }
-        let message = serde_json::from_value::<ServerJsonRpcMessage>(read.value).ok()?;
+        let message = message::of_server(read.value).ok()?;
         let answers = match &message {
             ServerJsonRpcMessage::Response(response) => Some(&response.id),
             ServerJsonRpcMessage::Error(error) => error.id.as_ref(),

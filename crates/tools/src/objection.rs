@@ -8,14 +8,15 @@ use std::sync::Arc;
 use bailiwick_model::{Code, visible};
 use rmcp::ErrorData;
 use rmcp::model::{
-    ErrorCode, JsonRpcError, JsonRpcResponse, JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, ErrorCode, JsonRpcError, JsonRpcResponse, JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage,
+    ServerResult,
 };
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::channel::Channel;
 use crate::limits;
+use crate::message;
 use crate::strict;
 
 /// Reads what clients say, and answers what cannot be read.
@@ -79,17 +80,17 @@ impl Objections {
     }
 
     /// Reads a message. An error where it goes no further.
-    pub(crate) fn read<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, Objection> {
-        let message = strict::read(bytes).map_err(|fault| Objection::unreadable(format!("it is no JSON: {fault}")))?;
-        if message.value.is_array() {
+    pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Objection> {
+        let read = strict::read(bytes).map_err(|fault| Objection::unreadable(format!("it is no JSON: {fault}")))?;
+        if read.value.is_array() {
             let why = "several messages in one are not read; send them one by one";
             return Err(Objection::unreadable(why.into()));
         }
-        if let Some(flaw) = &message.flaw {
-            return Err(Objection::to(&message.value, flaw.to_string()));
+        if let Some(flaw) = &read.flaw {
+            return Err(Objection::to(&read.value, flaw.to_string()));
         }
         // Read a second time only where the first reading fits no message.
-        serde_json::from_value(message.value).map_err(|_| {
+        message::of_client(read.value).map_err(|_| {
             let value = serde_json::from_slice(bytes).unwrap_or(Value::Null);
             Objection::to(&value, "it is no message of the protocol".into())
         })

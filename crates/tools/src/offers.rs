@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bailiwick_line::Effect;
 use bailiwick_model::{Code, Request, Resource, ToolName, Verb, argument};
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -20,7 +21,6 @@ use tokio::time::{Instant, timeout};
 
 use crate::arguments::fields_of;
 use crate::call::Under;
-use crate::channel::Effect;
 use crate::definition::plain_length;
 use crate::gate::Gate;
 use crate::limits;
@@ -232,7 +232,7 @@ impl Asked {
             }
         };
         let most = Duration::from_secs(self.upstream.config.limits.call_seconds);
-        let cut = self.effect.cut().clone();
+        let cut = Arc::clone(self.effect.cut());
         let asked = Under {
             until: Instant::now().checked_add(most).unwrap_or_else(Instant::now),
             cut: &cut,

@@ -4,6 +4,7 @@
 //! person said to it, and what was wrong with what it sent: no rule, no reason of policy.
 
 use bailiwick_gate::Refusal;
+use bailiwick_line::Denied;
 use bailiwick_model::{Code, DecisionId, visible};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode};
@@ -38,6 +39,15 @@ impl Refused {
             id: Some(refusal.id),
             why: named(&refusal.arguments),
             word: refusal.word,
+        }
+    }
+
+    /// What the channel says.
+    pub(crate) fn of(denied: Denied) -> Self {
+        let refused = denied.refusal.map_or_else(Self::unavailable, Self::new);
+        match denied.why {
+            Some(why) => refused.because(&why),
+            None => refused,
         }
     }
 

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use bailiwick_line::Effect;
 use bailiwick_model::{
     Argument, Code, Obligation, Request, Resource, ToolDuty, ToolName, Verb, argument, visible_lines,
 };
@@ -20,7 +21,6 @@ use rmcp::service::ServiceError;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::fields_of;
-use crate::channel::Effect;
 use crate::gate::Gate;
 use crate::limits;
 use crate::results::STRANGE;
@@ -75,11 +75,11 @@ pub(crate) async fn answer(gate: &Arc<Gate>, asker: &Asker, server: &str, wanted
         return Err(ErrorData::invalid_request("the client cannot be asked", None));
     }
     effect.begin();
-    let cut = effect.cut().clone();
+    let cut = Arc::clone(effect.cut());
     let given = tokio::select! {
         given = give(asker, server, wanted, most) => given,
         () = asker.gone().cancelled() => Err(ErrorData::invalid_request("it was given up", None)),
-        () = cut.cancelled() => Err(ErrorData::invalid_request("what allowed it was revoked", None)),
+        () = cut.off() => Err(ErrorData::invalid_request("what allowed it was revoked", None)),
     };
     match &given {
         Ok(_) => effect.settle(true, "given"),

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiwick_line::{Came, Door};
+use bailiwick_line::{Came, ChannelFault, Door};
 use bailiwick_model::{Code, read_server};
 use rmcp::service::serve_server;
 use tokio::io::AsyncReadExt as _;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::backing::Backing;
-use crate::channel::{Channel, ChannelFault};
+use crate::channel::Channel;
 use crate::config::Config;
 use crate::gate::Gate;
 use crate::http::{Web, is_http};

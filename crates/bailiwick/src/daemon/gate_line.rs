@@ -5,7 +5,6 @@
 //! One thread reads, and sends the answers to all that it has read at once, in one piece: a request costs one wake-up on
 //! either side. It never waits for the gate to read: what does not fit into the channel is sent by a second thread.
 
-use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::ThreadId;
@@ -16,7 +15,7 @@ use bailiwick_mediator::{Session, SessionFault};
 use bailiwick_model::TaskId;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{Daemon, lock};
@@ -64,7 +63,7 @@ pub fn serve_after(
     vault: Option<Arc<dyn Vault>>,
     first: impl FnOnce(Reply),
 ) -> std::io::Result<Served> {
-    let mut from = channel.try_clone()?;
+    let from = channel.try_clone()?;
     let answers = Arc::new(Answers {
         channel: channel.try_clone()?,
         reader: OnceLock::new(),
@@ -83,7 +82,7 @@ pub fn serve_after(
     let served = Served(Arc::clone(&answers));
     std::thread::spawn(move || {
         let _ = answers.reader.set(std::thread::current().id());
-        if let Err(cause) = read_all(&mut from, &mut session, &answers, &reply) {
+        if let Err(cause) = read_all(&from, &mut session, &answers, &reply) {
             talkln!("bailiwick: the gate of task {task} is cut off: {cause}");
         }
         answers.end();
@@ -91,17 +90,28 @@ pub fn serve_after(
     Ok(served)
 }
 
+/// Reads what comes next. A reader that sleeps in `recv` is woken for nothing each time the gate takes an answer, since the
+/// channel has room then; one that polls is woken for what it polls for.
+fn read(from: &UnixStream, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    loop {
+        match rustix::net::recv(from, &mut *buffer, RecvFlags::DONTWAIT) {
+            Ok((_, got)) => return Ok(got),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => match rustix::event::poll(&mut [PollFd::new(from, PollFlags::IN)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(fault) => return Err(fault),
+            },
+            Err(fault) => return Err(fault),
+        }
+    }
+}
+
 /// Reads until the gate closes the channel, or says what closes it.
-fn read_all(
-    from: &mut UnixStream,
-    session: &mut Session,
-    answers: &Answers,
-    reply: &Reply,
-) -> Result<(), SessionFault> {
+fn read_all(from: &UnixStream, session: &mut Session, answers: &Answers, reply: &Reply) -> Result<(), SessionFault> {
     let mut frames = FrameReader::default();
     let mut buffer = vec![0u8; 16 * 1024];
     let mut calls = 0usize;
-    while let Ok(got @ 1..) = from.read(&mut buffer) {
+    while let Ok(got @ 1..) = read(from, &mut buffer) {
         frames.push(buffer.get(..got).unwrap_or_default());
         let taken = loop {
             match frames.next_frame() {
@@ -247,6 +257,8 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
 
     fn pair() -> (Arc<Answers>, UnixStream) {

@@ -2,24 +2,32 @@
 //!
 //! Promises: P11 (whoever waits or passes bytes under the permit is woken at once; a client that takes nothing, so that
 //! nobody passes anything, loses its connection). Trust: the word comes from the mediator.
-//! Not here: what stops where (`dial`, `forward`, `exchange`, `tunnel`), the settlement (`channel`).
+//! Not here: what stops where (each gate's own), the settlement (`effect`).
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bailiwick_model::Nonce;
 
-use crate::limits;
+/// How long what is cut off may take to end by itself, before the connection of its client is closed.
+const CUT_TIME: Duration = Duration::from_millis(300);
+
+/// Most tasks that are woken when an effect is cut off.
+const CUT_WAKERS: usize = 4;
+
+/// Most permits that were revoked before they came and are remembered.
+const REVOKED_EARLY: usize = 1024;
 
 /// What is said of what was cut off.
-pub(crate) const REVOKED: &str = "cut off: what allowed it was revoked";
+pub const REVOKED: &str = "cut off: what allowed it was revoked";
 
 /// Whether one effect is cut off.
 #[derive(Debug, Default)]
-pub(crate) struct Cut {
+pub struct Cut {
     is_cut: AtomicBool,
     wakers: Mutex<Vec<Waker>>,
     /// The client's socket.
@@ -32,19 +40,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Cut {
     /// True when it is.
-    pub(crate) fn is_cut(&self) -> bool {
+    pub fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Acquire)
     }
 
     /// Ready when it is cut off; else whoever polls is woken then.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_cut() {
             return Poll::Ready(());
         }
         let mut wakers = lock(&self.wakers);
         if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
             // The task that answers and the one that sends; others have gone on.
-            if wakers.len() >= limits::CUT_WAKERS {
+            if wakers.len() >= CUT_WAKERS {
                 wakers.remove(0);
             }
             wakers.push(cx.waker().clone());
@@ -54,7 +62,7 @@ impl Cut {
     }
 
     /// Returns when it is cut off.
-    pub(crate) async fn off(&self) {
+    pub async fn off(&self) {
         std::future::poll_fn(|cx| self.poll(cx)).await;
     }
 
@@ -98,7 +106,7 @@ impl Cuts {
     pub(crate) fn revoke(self: &Arc<Self>, nonce: Nonce) {
         let mut state = lock(&self.0);
         let Some(cut) = state.under_way.get(&nonce).cloned() else {
-            if state.early.len() >= limits::REVOKED_EARLY {
+            if state.early.len() >= REVOKED_EARLY {
                 state.early.pop_front();
             }
             state.early.push_back(nonce);
@@ -108,7 +116,7 @@ impl Cuts {
         cut.cut();
         let all = Arc::clone(self);
         tokio::spawn(async move {
-            tokio::time::sleep(limits::CUT_TIME).await;
+            tokio::time::sleep(CUT_TIME).await;
             let goes_on = lock(&all.0).under_way.contains_key(&nonce);
             if goes_on && let Some(client) = &cut.client {
                 let _ = rustix::net::shutdown(client, rustix::net::Shutdown::Both);
