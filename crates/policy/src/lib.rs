@@ -56,3 +56,4 @@ pub use rule::Rule;
 pub use secret::{ForRequests, LABEL, Secret, SecretSource};
 pub use settings::{Login, LoopbackPort, Settings};
 pub use tool::server::{Server, ServerLimits, ServerProgram, ServerVariable, load_server};
+pub use tool::given::Choosing;

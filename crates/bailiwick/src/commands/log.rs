@@ -140,6 +140,11 @@ pub fn sentence(event: &Event) -> String {
             let rule = rule.map(|rule| format!(" by {rule}")).unwrap_or_default();
             let args = request.arguments.get(argument::ARGS);
             let args = args.map(|args| format!(" {args}")).unwrap_or_default();
+            let chosen = request.arguments.get(argument::CHOSEN);
+            let args = args
+                + &chosen
+                    .map(|chosen| format!(" chosen from {chosen}"))
+                    .unwrap_or_default();
             let reason = match request.arguments.get(argument::REASON) {
                 Some(reason) => format!(", reason {reason}"),
                 None => String::new(),

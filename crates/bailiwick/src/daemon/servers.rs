@@ -86,6 +86,11 @@ fn config(task: TaskId, policy: &Policy, pinned: &Lock, token: String) -> Config
         reasons: policy.tools_with_reasons(&server.name),
         altered: policy.tools_altered(&server.name),
         limits: limits_of(server),
+        choosing: policy
+            .tools_choosing(&server.name)
+            .into_iter()
+            .map(choosing_of)
+            .collect(),
     };
     Config {
         task,
@@ -97,6 +102,15 @@ fn config(task: TaskId, policy: &Policy, pinned: &Lock, token: String) -> Config
 }
 
 /// What was accepted of the servers that the rules name, each from the file beside the rules that name it.
+fn choosing_of(choosing: bailiwick_policy::Choosing) -> bailiwick_tools::Choosing {
+    bailiwick_tools::Choosing {
+        tools: choosing.tools,
+        argument: choosing.argument,
+        from: choosing.from,
+        looks_at: choosing.looks_at,
+    }
+}
+
 pub fn pinned(context: &Context, policy: &Policy) -> Result<Lock, LockFault> {
     let mut all = Lock::default();
     let project = Lock::read(context.lock_text(Layer::Context))?;
