@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bailiwick_gate::{
     Client, ClientFault, FrameReader, GateKind, Outcome, Passed, Permit, Question, Redeemed, Refusal, Reply,
-    Settlement, Spent, ToSign, Written,
+    Settlement, Spent, ToRedeem, Written,
 };
-use bailiwick_model::{Code, DecisionId, Millis, Nonce, Request, SecretName, TaskId};
+use bailiwick_model::{Code, DecisionId, Millis, Nonce, Request, TaskId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
@@ -47,12 +47,7 @@ enum Say {
     /// Nobody waits any more for the answer under this number.
     Withdraw(u64),
     Settle(Settlement),
-    Redeem(
-        Nonce,
-        SecretName,
-        Option<ToSign>,
-        oneshot::Sender<Result<Redeemed, Refusal>>,
-    ),
+    Redeem(Nonce, ToRedeem, oneshot::Sender<Result<Redeemed, Refusal>>),
     Refused(Code, String, oneshot::Sender<Refusal>),
     /// What the agent says about a question.
     Tell(DecisionId, String),
@@ -287,9 +282,9 @@ impl Effect {
     }
 
     /// Gets what the permit obliges the gate to put in.
-    pub(crate) async fn redeem(&self, secret: &SecretName, sign: Option<ToSign>) -> Result<Redeemed, Code> {
+    pub(crate) async fn redeem(&self, wanted: ToRedeem) -> Result<Redeemed, Code> {
         let (answer, answered) = oneshot::channel();
-        let say = Say::Redeem(self.spent.nonce(), secret.clone(), sign, answer);
+        let say = Say::Redeem(self.spent.nonce(), wanted, answer);
         self.channel.say.send(say).map_err(|_| Code::MediatorUnavailable)?;
         match tokio::time::timeout(limits::ANSWER_TIME, answered).await {
             Ok(Ok(redeemed)) => redeemed.map_err(|refusal| refusal.code),
@@ -432,8 +427,8 @@ impl Line {
                 }
             }
             Say::Settle(settlement) => self.settle(&settlement)?,
-            Say::Redeem(nonce, secret, sign, answer) => {
-                if let Some((call, frame)) = Self::sendable(self.client.redeem(nonce, &secret, sign))? {
+            Say::Redeem(nonce, wanted, answer) => {
+                if let Some((call, frame)) = Self::sendable(self.client.redeem(nonce, wanted))? {
                     self.out.extend(frame);
                     self.redeems.insert(call, answer);
                 }

@@ -210,6 +210,17 @@ pub fn sentence(event: &Event) -> String {
         Event::Settled { id, done: true, note } => format!("done ({id}) {note}"),
         Event::Settled { id, done: false, note } => format!("not done ({id}) {note}"),
         Event::Redeemed { id, secret, place } => format!("secret {secret} put in ({place}) ({id})"),
+        Event::Fetching { purpose, method, url } => format!("for {purpose}: {} {url}", method.as_str()),
+        Event::Fetched {
+            purpose,
+            done,
+            note,
+            digest,
+        } => {
+            let done = if *done { "done" } else { "not done" };
+            let digest = digest.map(|digest| format!(", sha256 {digest}")).unwrap_or_default();
+            format!("for {purpose}: {done}, {note}{digest}")
+        }
         Event::Refused { id, code, what } => format!("refused {what} ({code}, {id})"),
         Event::Published {
             principal,

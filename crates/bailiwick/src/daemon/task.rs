@@ -521,7 +521,7 @@ fn begin(
         planning.plan.environment.push(number);
     }
     // What runs outside has its own rules, which name no secret for requests.
-    let secrets = vault::prepare(policy, &order.environment, &KernelRandom);
+    let secrets = vault::prepare(daemon, policy, &order.environment, &KernelRandom);
     for (variable, text) in secrets.variables.iter().chain(&variables) {
         planning.plan.environment.retain(|(name, _)| name != variable);
         planning.plan.environment.push((variable.clone(), text.clone()));
