@@ -20,6 +20,7 @@ mod link;
 mod made;
 mod own;
 mod papers;
+mod people;
 mod places;
 mod promises;
 mod protocol;

@@ -29,6 +29,7 @@ pub mod plan;
 mod publish;
 mod questions;
 pub mod refusals;
+mod relations;
 mod renewals;
 mod replay;
 mod scratch;
