@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use bailiwick_commands::Grammars;
 use bailiwick_gate::Store;
-use bailiwick_model::{AbsPath, Anchors, ContextId, Digest, Layer, Request, Resource, TaskId, Verb, Verdict};
-use bailiwick_policy::{Diagnostic, MandateText, Policy, RelationsText, SourceFile, Sources};
+use bailiwick_model::{AbsPath, Anchors, ContextId, Digest, Layer};
+use bailiwick_policy::{Diagnostic, MandateText, Policy, SourceFile, Sources};
 
 use crate::failure::{Exit, Failure};
 use crate::git::repository::Repository;
@@ -100,63 +100,15 @@ impl Context {
                 home: places.home.clone(),
             },
         };
-        let context = Self {
+        let mut context = Self {
             root,
             tables: read_rule_folder(&places.config.join("commands"))?,
             sources,
             repository,
             config: places.config.clone(),
         };
-        context.related()
-    }
-
-    /// The same place with what is known of people, where its rules look at that: read now, from a file that no agent of this
-    /// place may change.
-    fn related(mut self) -> Result<Self, Failure> {
-        let files = self.sources.person.iter().chain(&self.sources.machine);
-        if !files
-            .chain(&self.sources.project)
-            .any(|file| file.text.contains("relations"))
-        {
-            return Ok(self);
-        }
-        let Ok(policy) = self.clone().surveying().load() else {
-            // What is wrong with the rules is said where they are loaded.
-            return Ok(self);
-        };
-        let Some(relations) = policy.settings().relations.clone() else {
-            return Ok(self);
-        };
-        let Some(path) = relations.from.strip_prefix("file:") else {
-            return Err(Failure::usage(format!(
-                "`[relations]`: `{}` cannot be read by this build",
-                relations.from
-            ))
-            .hint("write `from = \"file:people.toml\"`, and have the file kept up to date"));
-        };
-        let pattern = self
-            .sources
-            .anchors
-            .path(path)
-            .map_err(|e| Failure::usage(e.to_string()))?;
-        let place = pattern
-            .as_tree()
-            .ok_or_else(|| Failure::usage(format!("`{}` names no one file", relations.from)))?;
-        let file = read_rule_file(&place.to_path_buf())?
-            .ok_or_else(|| Failure::usage(format!("`[relations]`: there is no `{place}`")))?;
-        let write = Request::new(TaskId([0; 8]), Verb::Write, Resource::File(place.clone()));
-        if policy.evaluate(&write).verdict != Verdict::Deny {
-            return Err(
-                Failure::usage(format!("`{place}` says who may do what, and the agent may change it"))
-                    .hint("deny it under `[files]`, or keep it outside of what the agent may write"),
-            );
-        }
-        self.sources.relations = Some(RelationsText {
-            file,
-            read_at: bailiwick_gate::Clock::now(&crate::daemon::SteadyClock::default()),
-            user: crate::places::account().map(|account| account.name).unwrap_or_default(),
-        });
-        Ok(self)
+        context.sources.relations = crate::people::known(&context, places)?;
+        Ok(context)
     }
 
     /// The same place with one preset for this run, in place of what its rules allow.

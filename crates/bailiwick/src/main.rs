@@ -20,6 +20,7 @@ mod link;
 mod made;
 mod own;
 mod papers;
+mod people;
 mod places;
 mod promises;
 mod protocol;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Some(daemon::spare::LAUNCHER) => return daemon::spare::run_launcher(),
         Some(git::outside::CREDENTIAL) => return git::outside::answer_credential(),
         Some(daemon::spare::NETWORK_GATE) => return daemon::spare::run_network_gate(),
+        Some(daemon::fetcher::FETCHER) => return daemon::fetcher::run_fetcher(),
         Some(daemon::tool_gate::TOOL_GATE) => return daemon::tool_gate::run_tool_gate(),
         Some(daemon::servers::RELAY) => return commands::mcp::run_relay(),
         _ => {}

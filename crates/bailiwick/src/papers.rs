@@ -225,6 +225,8 @@ fn came_to(event: &Event) -> (&'static str, Tone) {
         Event::Trusted { .. } => ("trust", Tone::Plain),
         Event::HandedIn { .. } | Event::NotHandedIn { .. } => ("give", Tone::Plain),
         Event::Published { .. } => ("port", Tone::Plain),
+        Event::Fetching { .. } => ("fetch", Tone::Plain),
+        Event::Fetched { done, .. } => ("fetch", if *done { Tone::Plain } else { Tone::Bad }),
         Event::Recounted { .. } => ("budget", Tone::Plain),
         Event::Opened { .. } => ("log", Tone::Plain),
         Event::HoursOver { .. } => ("hours", Tone::Bad),

@@ -156,6 +156,16 @@ impl Places {
         self.persons_state().join("logins")
     }
 
+    /// Refresh tokens that took the place of those that the person keeps elsewhere.
+    pub fn renewed(&self) -> PathBuf {
+        self.persons_state().join("renewed")
+    }
+
+    /// What was last read of people from addresses.
+    pub fn relations(&self) -> PathBuf {
+        self.persons_state().join("relations")
+    }
+
     /// The login of one agent, by its profile.
     pub fn login(&self, agent: &str) -> PathBuf {
         self.logins().join(agent)

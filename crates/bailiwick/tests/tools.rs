@@ -298,6 +298,83 @@ fn p2_the_same_look_up_for_me_for_my_people_and_for_nobody_else() {
     }
 }
 
+#[test]
+fn p3_a_flight_is_booked_only_where_it_fits_what_was_found() {
+    for kit in everybody() {
+        let desk = Desk::of(&kit, "flight");
+        let search = |to: &str| format!(r#"{{"tool": "air__search", "args": {{"from": "ZRH", "to": "{to}"}}}}"#);
+        let book = |flight: &str| format!(r#"{{"tool": "air__book", "args": {{"flight": {flight}}}}}"#);
+        let guess = format!("\"bailiwick-handle-{}\"", "0".repeat(32));
+        let own = r#"{"id": "BW 300", "stops": 0, "minutes": 150, "price": 300.0, "currency": "EUR"}"#;
+        // What was found, in order: `@1` to `@7` to Oslo, `@8` and `@9` to New York, `@10` a deal.
+        let tries = [
+            (book("\"@4\""), "arguments-refused", "two stops"),
+            (book("\"@5\""), "arguments-refused", "13 h"),
+            (book("\"@6\""), "arguments-refused", "11 % over"),
+            (book("\"@7\""), "arguments-refused", "a cent over"),
+            (book("\"@8\""), "arguments-refused", "another currency in the list"),
+            (book("\"@10\""), "arguments-refused", "what another tool gave"),
+            (book(&guess), "arguments-refused", "made up"),
+            (book(own), "arguments-refused", "another price"),
+            (book("\"BW 101\""), "arguments-malformed", "no flight"),
+            (
+                r#"{"tool": "air__book", "args": {"flight": "@1", "extra": "@2"}}"#.into(),
+                "arguments-malformed",
+                "what the tool does not take",
+            ),
+            (
+                r#"{"tool": "air__book", "args": {"flight": "@1", "seat": "@2"}}"#.into(),
+                "handle-refused",
+                "a handle elsewhere",
+            ),
+            (book("\"@1\""), "ok booked BW 101", "10 % over"),
+            (book("\"@3\""), "ok booked BW 231", "12 h"),
+            (book("\"@2\""), "budget-spent", "over 700 in all"),
+        ];
+        let found = [search("OSL"), search("JFK"), r#"{"tool": "air__deals"}"#.into()];
+        let calls: Vec<&str> = found
+            .iter()
+            .chain(tries.iter().map(|(call, ..)| call))
+            .map(String::as_str)
+            .collect();
+        let lines = desk.calls("", &calls);
+        for ((_, want, what), line) in tries.iter().zip(lines.iter().skip(found.len())) {
+            assert_eq!(code(line), *want, "{what}: {line}");
+            if *want == "arguments-refused" {
+                assert!(line.ends_with(": see `flight`"), "{what}: {line}");
+            }
+        }
+        let booked = std::fs::read_to_string(desk.folder.join("../air/bookings/flights.jsonl")).unwrap();
+        assert_eq!(booked.lines().count(), 2, "{booked}");
+        assert!(
+            booked.contains("\"price\": 330.0") && !booked.contains("handle"),
+            "{booked}"
+        );
+        // A handle is this task's.
+        let yesterday = lines[0].split(" = ").nth(1).unwrap().split(';').next().unwrap();
+        let again = desk.calls("", &[&book(&format!("\"{yesterday}\""))]);
+        assert_eq!(code(&again[0]), "arguments-refused", "{again:?}");
+        // The person reads what was judged, and against what; `explain` says the same.
+        let log = desk.bailiwick("log show").ok().stdout;
+        let over = log
+            .lines()
+            .find(|line| line.contains("deny call air/book") && line.contains("BW 300"))
+            .unwrap();
+        assert!(
+            over.contains("chosen from {\"flight\": {\"air/search#/flights/*/offer\": ["),
+            "{over}"
+        );
+        let id = over.rsplit(", ").next().unwrap().trim_end_matches(')');
+        let why = desk.bailiwick(&format!("explain {id}")).ok().stdout;
+        assert!(
+            why.contains("the least `flight.price` that it was chosen from, plus 10 %, is 330"),
+            "{why}"
+        );
+        let shown = desk.bailiwick("policy show --cedar").ok().stdout;
+        assert!(shown.contains("context.among[\"/flight/price min + 10 %\"]"), "{shown}");
+    }
+}
+
 /// A server whose tool says its environment and that of the process above it.
 const TELLER: &str = r#"
 import json, os, sys

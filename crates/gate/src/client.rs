@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use bailiwick_model::{Code, DecisionId, Digest, Nonce, Request, SecretName, TaskId};
+use bailiwick_model::{Code, DecisionId, Digest, Nonce, Request, TaskId};
 
 use crate::mediator::{Outcome, Question, Refusal, Settlement};
 use crate::permit::Permit;
-use crate::secret::{Redeemed, ToSign};
+use crate::secret::{Redeemed, ToRedeem};
 use crate::wire::{Answer, Call, GateKind, PROTOCOL, WireFault, decode, encode, encode_decide};
 use crate::written::Written;
 
@@ -117,14 +117,9 @@ impl Client {
     }
 
     /// Asks for what an open permit obliges the gate to put in.
-    pub fn redeem(
-        &mut self,
-        nonce: Nonce,
-        secret: &SecretName,
-        sign: Option<ToSign>,
-    ) -> Result<(u64, Vec<u8>), ClientFault> {
+    pub fn redeem(&mut self, nonce: Nonce, wanted: ToRedeem) -> Result<(u64, Vec<u8>), ClientFault> {
         let call = self.call(Open::Redeem)?;
-        let (secret, sign) = (secret.clone(), sign.map(Box::new));
+        let (secret, sign) = (wanted.secret, wanted.sign.map(Box::new));
         self.frame(
             call,
             &Call::Redeem {
@@ -132,6 +127,7 @@ impl Client {
                 nonce,
                 secret,
                 sign,
+                unwelcome: wanted.unwelcome,
             },
         )
     }

@@ -32,7 +32,7 @@ pub use launch::{
 pub use ledger::{Clock, Ledger, LedgerFault, Pending, Random, Receipt};
 pub use mediator::{Mediator, Outcome, Passed, Question, Refusal, Settlement};
 pub use permit::{Permit, PermitFault, PermitTerms, Spent};
-pub use secret::{Handed as Redemption, MAX_SECRET, Redeemed, SecretValue, ToSign, Use, Vault};
+pub use secret::{Handed as Redemption, MAX_SECRET, Redeemed, SecretValue, ToRedeem, ToSign, Use, Vault};
 pub use start::{AsWritten, Judged, Reading, Start};
 pub use store::{Counted, CountedKey, GrantRow, MayAnswer, Store, StoreFault, TaskRow, TaskState, Waiting};
 pub use wire::{

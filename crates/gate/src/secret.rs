@@ -88,6 +88,17 @@ impl ToSign {
     }
 }
 
+/// What a gate wants redeemed, by an open permit that obliges it to put that in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToRedeem {
+    /// The secret.
+    pub secret: SecretName,
+    /// What is to be signed, where a signature is wanted.
+    pub sign: Option<ToSign>,
+    /// True when the server did not take the value that was handed out last: one that is renewed may have ended early.
+    pub unwelcome: bool,
+}
+
 /// What was redeemed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -113,6 +124,8 @@ pub struct Use {
     pub url: HttpUrl,
     /// What is to be signed, where a signature is wanted.
     pub sign: Option<ToSign>,
+    /// True when the server did not take the value that was handed out last, as the gate says.
+    pub unwelcome: bool,
 }
 
 /// What is called with what a vault answers: the cause is for people, and names no value.

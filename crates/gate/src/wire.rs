@@ -78,6 +78,9 @@ pub enum Call {
         /// What is to be signed, where a signature is wanted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sign: Option<Box<ToSign>>,
+        /// True when the server did not take the value that was handed out last.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unwelcome: bool,
     },
     /// What the agent has to say about a question of its own. At most 4096 bytes are kept. Nothing comes back.
     Tell {

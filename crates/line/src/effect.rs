@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use bailiwick_gate::{Passed, Redeemed, Spent, ToSign};
-use bailiwick_model::{Code, SecretName};
+use bailiwick_gate::{Passed, Redeemed, Spent, ToRedeem};
+use bailiwick_model::Code;
 use tokio::sync::oneshot;
 
 use crate::channel::{ANSWER_TIME, Channel};
@@ -62,9 +62,9 @@ impl Effect {
     }
 
     /// Gets what the permit obliges the gate to put in.
-    pub async fn redeem(&self, secret: &SecretName, sign: Option<ToSign>) -> Result<Redeemed, Code> {
+    pub async fn redeem(&self, wanted: ToRedeem) -> Result<Redeemed, Code> {
         let (answer, answered) = oneshot::channel();
-        let say = Say::Redeem(self.spent.nonce(), secret.clone(), sign, answer);
+        let say = Say::Redeem(self.spent.nonce(), wanted, answer);
         if !self.channel.say(say) {
             return Err(Code::MediatorUnavailable);
         }

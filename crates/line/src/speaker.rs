@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use bailiwick_gate::{
     Client, ClientFault, FrameReader, GateKind, Outcome, Passed, Permit, Question, Redeemed, Refusal, Reply,
-    Settlement, ToSign, Written,
+    Settlement, ToRedeem, Written,
 };
-use bailiwick_model::{Code, DecisionId, Nonce, SecretName, TaskId};
+use bailiwick_model::{Code, DecisionId, Nonce, TaskId};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
@@ -50,12 +50,7 @@ pub(crate) enum Say {
     /// Nobody waits any more for the answer under this number.
     Withdraw(u64),
     Settle(Settlement),
-    Redeem(
-        Nonce,
-        SecretName,
-        Option<ToSign>,
-        oneshot::Sender<Result<Redeemed, Refusal>>,
-    ),
+    Redeem(Nonce, ToRedeem, oneshot::Sender<Result<Redeemed, Refusal>>),
     Refused(Code, String, oneshot::Sender<Refusal>),
     /// What the agent says about a question.
     Tell(DecisionId, String),
@@ -208,8 +203,8 @@ impl Speaker {
                 }
             }
             Say::Settle(settlement) => self.settle(&settlement)?,
-            Say::Redeem(nonce, secret, sign, answer) => {
-                if let Some((call, frame)) = Self::sendable(self.client.redeem(nonce, &secret, sign))? {
+            Say::Redeem(nonce, wanted, answer) => {
+                if let Some((call, frame)) = Self::sendable(self.client.redeem(nonce, wanted))? {
                     self.out.extend(frame);
                     self.redeems.insert(call, answer);
                 }

@@ -7,7 +7,8 @@
 use bailiwick_gate::desk::Detail;
 use bailiwick_gate::{MayAnswer, Waiting};
 use bailiwick_model::{
-    Argument, Command, Host, HttpUrl, NormalForm, Request, Resource, ToolName, Verb, Verdict, parameters, visible,
+    Argument, Command, Host, HttpUrl, NormalForm, Request, Resource, ToolName, Verb, Verdict, argument, parameters,
+    visible,
 };
 
 use crate::offers::{in_words, with_args};
@@ -129,6 +130,10 @@ pub(crate) fn details(request: &Request) -> Vec<Detail> {
     };
     for (name, value) in &request.arguments {
         let value = match value {
+            Argument::Fields(_) if name == argument::CHOSEN => {
+                all.push(piece("chosen from", &value.to_string()));
+                continue;
+            }
             // The caller's own names are told apart from those of the gate.
             Argument::Fields(fields) => {
                 let own = |(name, value): (&String, &Argument)| {

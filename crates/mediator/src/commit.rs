@@ -284,7 +284,7 @@ impl Mediator {
     /// The names of arguments that an agent may be told of, where they are why it is denied.
     fn at_fault(&self, request: &Request, code: Code) -> Vec<String> {
         let task = self.task(request.task).filter(|_| code == Code::ArgumentsRefused);
-        task.map_or_else(Vec::new, |task| task.policy.arguments_at_fault(request))
+        task.map_or_else(Vec::new, |task| task.policy().arguments_at_fault(request))
     }
 
     /// Settles a permit of this task; nothing when it is not open here.

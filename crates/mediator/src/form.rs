@@ -68,7 +68,7 @@ fn argument_fits(resource: &Resource, name: &str, value: &Argument) -> bool {
 /// True for what the tool gate says of a call: what the caller gives stands in fields of its own.
 fn tool_argument_fits(name: &str, value: &Argument) -> bool {
     match value {
-        Argument::Fields(_) => name == argument::ARGS,
+        Argument::Fields(_) => name == argument::ARGS || name == argument::CHOSEN,
         Argument::Text(_) => {
             let known = [
                 argument::DEFINITION,

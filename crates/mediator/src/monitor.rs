@@ -169,7 +169,7 @@ impl Mediator {
             principal: task.principal.to_string(),
             context: ContextId::clone(&task.context),
             command: task.command.clone(),
-            rules: task.policy.digest(),
+            rules: task.policy().digest(),
             fence,
             parent: task.parent,
         };
@@ -222,6 +222,15 @@ impl Mediator {
         let _writer = lock(&task.writer);
         task.state().raise(label);
         Ok(())
+    }
+
+    /// Puts rules in the place of a task's, which are the same but know something else of people. What is being decided
+    /// meanwhile is decided again.
+    pub fn know_anew(&self, id: TaskId, rules: &Arc<dyn Rules>) {
+        if let Some(task) = self.task(id) {
+            let _writer = lock(&task.writer);
+            task.state().know_anew(rules);
+        }
     }
 
     /// What would be decided about a request, now; nothing is recorded, reserved or allowed by it.

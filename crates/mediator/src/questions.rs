@@ -209,7 +209,7 @@ impl Mediator {
                 .unwrap_or_else(|| bailiwick_model::ContextId(String::new())),
             command: task.as_ref().map(|task| task.command.clone()).unwrap_or_default(),
             principal: task.as_ref().map(|task| task.principal.to_string()).unwrap_or_default(),
-            approvers: task.and_then(|task| task.policy.approvers_of(&request)),
+            approvers: task.and_then(|task| task.policy().approvers_of(&request)),
             seconded_to: None,
             words: self.questions.talks.about(&request),
             seconded: Vec::new(),

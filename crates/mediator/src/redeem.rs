@@ -6,10 +6,8 @@
 
 use std::sync::Arc;
 
-use bailiwick_gate::{LedgerFault, Redeemed, Refusal, ToSign, Use, Vault};
-use bailiwick_model::{
-    Code, Decision, Durability, Event, Nonce, Obligation, Record, Request, Resource, SecretName, TaskId, Verb,
-};
+use bailiwick_gate::{LedgerFault, Redeemed, Refusal, ToRedeem, ToSign, Use, Vault};
+use bailiwick_model::{Code, Decision, Durability, Event, Nonce, Obligation, Record, Request, Resource, TaskId, Verb};
 
 use crate::monitor::Mediator;
 use crate::task::{Redeemable, lock};
@@ -48,16 +46,20 @@ impl Mediator {
         &self,
         task: TaskId,
         nonce: &Nonce,
-        secret: &SecretName,
-        sign: Option<ToSign>,
+        wanted: ToRedeem,
         vault: Option<&Arc<dyn Vault>>,
         then: Then,
     ) {
+        let ToRedeem {
+            secret,
+            sign,
+            unwelcome,
+        } = wanted;
         let refused = |code| Err(self.refuse(Some(task), code, &format!("redeem secret:{secret}")));
         let now = self.clock.now();
         let found = self.task(task).and_then(|task| {
             let _writer = lock(&task.writer);
-            task.state().redeem(nonce, secret, now)
+            task.state().redeem(nonce, &secret, now)
         });
         let Some((id, method, url, place)) = found else {
             return then(refused(Code::PermitRefused));
@@ -78,11 +80,12 @@ impl Mediator {
         };
         let wanted = Use {
             task,
-            secret: secret.clone(),
+            secret,
             place,
             method,
             url,
             sign,
+            unwelcome,
         };
         let handed = move |recorded: Result<_, LedgerFault>| match recorded {
             Ok(_) => {

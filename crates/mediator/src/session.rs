@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bailiwick_gate::{
-    Answer, Call, MAX_SECRET, Outcome, PROTOCOL, Passed, Question, Refusal, Settlement, Vault, WireFault, decode,
-    encode, encode_in,
+    Answer, Call, MAX_SECRET, Outcome, PROTOCOL, Passed, Question, Refusal, Settlement, ToRedeem, Vault, WireFault,
+    decode, encode, encode_in,
 };
 use bailiwick_model::{Code, Request, TaskId};
 
@@ -173,6 +173,7 @@ impl Session {
                     nonce,
                     secret,
                     sign,
+                    unwelcome,
                 },
                 true,
             ) => {
@@ -187,9 +188,13 @@ impl Session {
                         reply(frame);
                     }
                 };
-                let sign = sign.map(|sign| *sign);
+                let wanted = ToRedeem {
+                    secret,
+                    sign: sign.map(|sign| *sign),
+                    unwelcome,
+                };
                 self.mediator
-                    .redeem(self.task, &nonce, &secret, sign, self.vault.as_ref(), Box::new(then));
+                    .redeem(self.task, &nonce, wanted, self.vault.as_ref(), Box::new(then));
                 Ok(())
             }
             (Call::Tell { question, words }, true) => {

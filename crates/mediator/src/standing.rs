@@ -21,7 +21,7 @@ impl Mediator {
         exists: &dyn Fn(&Verb, &AbsPath) -> bool,
     ) -> Result<Vec<(Request, Permit)>, TaskFault> {
         let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
-        let mut candidates = task.policy.tree_candidates();
+        let mut candidates = task.policy().tree_candidates();
         candidates.sort_by_key(|(verb, tree)| (tree.segments().count(), tree.clone(), *verb == Verb::Read));
         candidates.dedup();
         candidates.retain(|(verb, tree)| exists(verb, tree));
@@ -47,7 +47,7 @@ impl Mediator {
         exists: &dyn Fn(&AbsPath) -> bool,
     ) -> Result<Vec<(AbsPath, Vec<Obligation>)>, TaskFault> {
         let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
-        let mut candidates = task.policy.asked_candidates();
+        let mut candidates = task.policy().asked_candidates();
         candidates.sort_by_key(|tree| (tree.segments().count(), tree.clone()));
         candidates.dedup();
         let mut asked: Vec<AbsPath> = Vec::new();
@@ -65,7 +65,7 @@ impl Mediator {
         }
         let with_duties = |tree: AbsPath| {
             let whole = Request::new(id, Verb::Write, Resource::Tree(tree.clone()));
-            (tree, task.policy.evaluate(&whole).obligations)
+            (tree, task.policy().evaluate(&whole).obligations)
         };
         Ok(asked.into_iter().map(with_duties).collect())
     }

@@ -30,7 +30,6 @@ pub(crate) struct Task {
     pub(crate) principal: Arc<str>,
     pub(crate) context: Arc<ContextId>,
     pub(crate) command: Vec<String>,
-    pub(crate) policy: Arc<dyn Rules>,
     pub(crate) authority: Arc<Authority>,
     pub(crate) clearances: Arc<Clearances>,
     pub(crate) approver_present: bool,
@@ -45,6 +44,7 @@ pub(crate) struct Task {
 pub(crate) struct State {
     pub(crate) version: u64,
     pub(crate) ended: bool,
+    policy: Arc<dyn Rules>,
     label: Arc<Label>,
     grants: Arc<[Grant]>,
     used: Arc<Used>,
@@ -82,10 +82,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
-    pub(crate) fn new(label: Label, authority: &Authority, grants: Vec<Grant>) -> Self {
+    pub(crate) fn new(policy: Arc<dyn Rules>, label: Label, authority: &Authority, grants: Vec<Grant>) -> Self {
         Self {
             version: 0,
             ended: false,
+            policy,
             label: Arc::new(label),
             used: Arc::new(Used {
                 capabilities: vec![0; authority.capabilities().len()],
@@ -96,6 +97,12 @@ impl State {
             open: HashMap::new(),
             gates: Vec::new(),
         }
+    }
+
+    /// Puts rules in the place of the same rules that knew something else of people.
+    pub(crate) fn know_anew(&mut self, rules: &Arc<dyn Rules>) {
+        self.policy = Arc::clone(rules);
+        self.moved();
     }
 
     /// Adds a grant, in the place of one of the same id.
@@ -250,12 +257,11 @@ impl Task {
     pub(crate) fn with_state(spec: crate::TaskSpec, id: TaskId, counting: Arc<Counting>) -> Self {
         Self {
             id,
-            state: Mutex::new(State::new(spec.label, &spec.authority, spec.grants)),
+            state: Mutex::new(State::new(spec.policy, spec.label, &spec.authority, spec.grants)),
             parent: spec.parent,
             principal: spec.principal.into(),
             context: Arc::new(spec.context),
             command: spec.command,
-            policy: spec.policy,
             authority: Arc::new(spec.authority),
             clearances: Arc::new(spec.clearances),
             approver_present: spec.approver_present,
@@ -263,6 +269,11 @@ impl Task {
             writer: Mutex::new(()),
             counting,
         }
+    }
+
+    /// The rules as they are now.
+    pub(crate) fn policy(&self) -> Arc<dyn Rules> {
+        Arc::clone(&self.state().policy)
     }
 
     pub(crate) fn snapshot(&self, now: Millis, purpose: Purpose, watching: Arc<BTreeSet<String>>) -> Snapshot {
@@ -277,7 +288,7 @@ impl Task {
             principal: Arc::clone(&self.principal),
             purpose,
             authority: Arc::clone(&self.authority),
-            policy: Arc::clone(&self.policy),
+            policy: Arc::clone(&state.policy),
             label: Arc::clone(&state.label),
             clearances: Arc::clone(&self.clearances),
             grants: Arc::clone(&state.grants),

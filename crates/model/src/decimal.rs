@@ -1,7 +1,7 @@
 //! Decimals: numbers as they were written, without rounding.
 //!
 //! Promises: P4 (a number that cannot be held exactly is an error, never a near one). Trust: the text comes from an agent.
-//! Amounts of money are compared and added; nothing here multiplies.
+//! Amounts of money are compared and added; a share of one is exact, or none.
 
 use std::fmt;
 use std::str::FromStr;
@@ -63,6 +63,27 @@ impl Decimal {
     /// The difference; none where it cannot be held exactly.
     pub fn minus(self, other: Self) -> Option<Self> {
         self.plus(Self(-other.0))
+    }
+
+    /// So many hundredths of it; none where that cannot be held exactly.
+    pub fn hundredths(self, many: Self) -> Option<Self> {
+        const HUNDREDTH: u32 = 2;
+        let places = self.0.scale().checked_add(many.0.scale())?;
+        let product = self.0.checked_mul(many.0)?;
+        // What has more digits than there are is rounded, and has fewer places than both together.
+        if !product.is_zero() && product.scale() != places {
+            return None;
+        }
+        let mut share = product.normalize();
+        share.set_scale(share.scale().checked_add(HUNDREDTH)?).ok()?;
+        Some(Self(share.normalize()))
+    }
+
+    /// The greatest number of so many places that is not greater.
+    #[must_use]
+    pub fn rounded_down(self, places: u32) -> Self {
+        let down = rust_decimal::RoundingStrategy::ToNegativeInfinity;
+        Self(self.0.round_dp_with_strategy(places, down).normalize())
     }
 }
 
@@ -141,6 +162,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn p4_a_share_that_cannot_be_held_is_none() {
+        let of = |text: &str| Decimal::parse(text).unwrap();
+        assert_eq!(of("300").hundredths(of("10")), Some(of("30")));
+        assert_eq!(of("299.99").hundredths(of("7.5")), Some(of("22.49925")));
+        assert_eq!(of("0").hundredths(of("10")), Some(of("0")));
+        let long = of("1.234567890123456789012345678");
+        assert_eq!(long.hundredths(of("1.5")), None);
+        assert_eq!(of("9999999999999999999999999999").hundredths(of("1000")), None);
+        assert_eq!(of("-1.00005").rounded_down(4), of("-1.0001"));
+        assert_eq!(of("22.49925").rounded_down(4), of("22.4992"));
+    }
+
     proptest::proptest! {
         #[test]
         fn what_is_added_can_be_taken_away(one in -1_000_000_000i64..1_000_000_000, other in 0i64..1_000_000_000, places in 0u32..6) {
@@ -149,6 +183,19 @@ mod tests {
             proptest::prop_assert_eq!(sum, of(one + other));
             proptest::prop_assert_eq!(sum.minus(of(other)), Some(of(one)));
             proptest::prop_assert_eq!(Decimal::parse(&sum.to_string()), Ok(sum));
+        }
+
+        #[test]
+        fn a_share_is_exact(number in -1_000_000_000i64..1_000_000_000, places in 0u32..6, many in 0i64..100_000, behind in 0u32..3) {
+            let of = Decimal::parse(&format!("{number}e-{places}")).unwrap();
+            let many_hundredths = Decimal::parse(&format!("{many}e-{behind}")).unwrap();
+            let share = of.hundredths(many_hundredths).unwrap();
+            let product = i128::from(number) * i128::from(many);
+            let want = Decimal::parse(&format!("{product}e-{}", places + behind + 2));
+            proptest::prop_assert_eq!(want, Ok(share));
+            let down = share.rounded_down(4);
+            let step = Decimal::parse("0.0001").unwrap();
+            proptest::prop_assert!(down <= share && share < down.plus(step).unwrap() && down.places() <= 4);
         }
 
         #[test]

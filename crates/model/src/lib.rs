@@ -8,6 +8,7 @@
 
 mod act;
 mod capability;
+mod chosen;
 mod code;
 mod command;
 mod command_pattern;
@@ -36,6 +37,7 @@ mod visible;
 
 pub use act::{Act, ActError, Anchors, Method, ResourcePattern, Verb, VerbPattern};
 pub use capability::{Capability, Constraints};
+pub use chosen::{AnswerPart, MOST_CHOICES};
 pub use code::Code;
 pub use command::{Command, Effects, Given, NormalForm};
 pub use command_pattern::{CommandError, CommandPattern, ProgramPattern, words_of};

@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::act::Act;
+use crate::act::{Act, Method};
 use crate::code::Code;
 use crate::id::{ContextId, DecisionId, Digest, GrantId, Millis, TaskId};
 use crate::request::Request;
 use crate::secret::{Place, SecretName};
+use crate::url::HttpUrl;
 use crate::verdict::Decision;
 
 /// How safe a record must be before its effect may happen (P10).
@@ -239,6 +240,28 @@ pub enum Event {
         secret: SecretName,
         /// Where in the request it stands.
         place: Place,
+    },
+    /// The daemon sends a request of its own, for what a person's line names: a login that is renewed, relations that are
+    /// read. On record before it is sent.
+    Fetching {
+        /// What for: `secret:NAME`, `relations`.
+        purpose: String,
+        /// The method.
+        method: Method,
+        /// The address.
+        url: HttpUrl,
+    },
+    /// What came of such a request, on record before it is made use of.
+    Fetched {
+        /// What for.
+        purpose: String,
+        /// True when it gave what was wanted.
+        done: bool,
+        /// What there is to say: until when a login holds, why there is none. Never what was sent or read.
+        note: String,
+        /// The SHA-256 of a text that was read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        digest: Option<Digest>,
     },
     /// A gate refused something by itself, before there was a request that could be decided about.
     Refused {

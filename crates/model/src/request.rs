@@ -189,6 +189,9 @@ pub mod argument {
     /// All that the agent, or a server, gives with a call of a tool: fields. Its names are the caller's own, so they never
     /// stand beside those of the gate.
     pub const ARGS: &str = "args";
+    /// What arguments of a call were chosen from: by the argument's name, the part of an answer with its entries, each with
+    /// what rules look at: fields. Only the tool gate puts it together, where it opens a handle.
+    pub const CHOSEN: &str = "chosen";
     /// The digest of the definition of the tool that is called or taken, in hex: a text.
     pub const DEFINITION: &str = "definition";
     /// Why the agent says that it makes a call: a text.

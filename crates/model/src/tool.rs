@@ -21,7 +21,7 @@ const MAX_NAME: usize = 2048;
 /// Says why a text names no tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ToolError(String);
+pub struct ToolError(pub(crate) String);
 
 /// Reads the name of a server: a lower-case letter, then lower-case letters, digits and single hyphens.
 pub fn read_server(text: &str) -> Result<&str, ToolError> {

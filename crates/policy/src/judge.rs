@@ -5,8 +5,8 @@
 
 use bailiwick_gate::{Reading, Start};
 use bailiwick_model::{
-    Act, AddressClass, Anchors, Argument, Decimal, Host, HostPattern, HttpUrl, Request, Resource, ResourcePattern,
-    SecretPattern, TaskId, Verb, VerbPattern, Verdict, argument, read_repository, words_of,
+    Act, AddressClass, Anchors, AnswerPart, Argument, Decimal, Host, HostPattern, HttpUrl, Request, Resource,
+    ResourcePattern, SecretPattern, TaskId, Verb, VerbPattern, Verdict, argument, read_repository, words_of,
 };
 
 use crate::rule::host_of;
@@ -135,7 +135,8 @@ pub fn asked_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Result
     Ok((verb, resource))
 }
 
-/// Reads one act without wildcards as a request: `call` may have arguments behind it, as an object of JSON.
+/// Reads one act without wildcards as a request: `call` may have arguments behind it, as an object of JSON, and behind them
+/// what they were chosen from: `call air/book {"flight": {…}} among {"flight": {"air/search#/flights/*": [{…}, {…}]}}`.
 pub fn request_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Result<Request, String> {
     let nobody = TaskId([0; 8]);
     let call = text
@@ -150,13 +151,43 @@ pub fn request_for(text: &str, anchors: &Anchors, reading: &dyn Reading) -> Resu
     let (name, args) = rest.split_at_checked(end).unwrap_or((rest, ""));
     let (verb, resource) = asked_for(&format!("call {name}"), anchors, reading)?;
     let mut request = Request::new(nobody, verb, resource);
-    let whole: serde_json::Value =
-        serde_json::from_str(args.trim()).map_err(|error| format!("`{name}` has no arguments of JSON: {error}"))?;
+    let wrong = |error: serde_json::Error| format!("`{name}` has no arguments of JSON: {error}");
+    let mut values = serde_json::Deserializer::from_str(args).into_iter::<serde_json::Value>();
+    let whole = values.next().transpose().map_err(wrong)?.unwrap_or_default();
     match argument_of(&whole)? {
         fields @ Argument::Fields(_) => request.arguments.insert(argument::ARGS.into(), fields),
         _ => return Err(format!("`{name}` has no arguments: they stand in `{{…}}`")),
     };
+    let rest = args.get(values.byte_offset()..).unwrap_or("").trim();
+    if rest.is_empty() {
+        return Ok(request);
+    }
+    let among = rest.strip_prefix("among").map(str::trim_start);
+    let Some(among) = among.filter(|among| among.starts_with('{')) else {
+        return Err(format!("`{rest}` says nothing behind the arguments of `{name}`"));
+    };
+    chosen(&mut request, among)?;
     Ok(request)
+}
+
+/// Reads what arguments were chosen from.
+fn chosen(request: &mut Request, text: &str) -> Result<(), String> {
+    let whole: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| format!("behind `among` stands no JSON: {error}"))?;
+    for (argument, parts) in whole.as_object().into_iter().flatten() {
+        for (part, entries) in parts.as_object().into_iter().flatten() {
+            let part = AnswerPart::parse(part).map_err(|error| error.to_string())?;
+            let Argument::List(entries) = argument_of(entries)? else {
+                return Err(format!("what `{argument}` was chosen from is no list"));
+            };
+            request.choosing(argument, &part, entries);
+        }
+    }
+    if request.arguments.contains_key(argument::CHOSEN) {
+        return Ok(());
+    }
+    let shape = "{\"flight\": {\"air/search#/flights/*\": […]}}";
+    Err(format!("write what was chosen from where: `among {shape}`"))
 }
 
 /// A value of JSON, as it was written.

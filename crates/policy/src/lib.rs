@@ -32,6 +32,7 @@ mod preset;
 mod proofs;
 mod relations;
 mod remembered;
+mod renewal;
 mod rule;
 mod secret;
 mod settings;
@@ -52,7 +53,9 @@ pub use oversight::{Closed, Days, FOUR_EYES, Hours, Moment, Oversight, ProgramAp
 pub use policy::Policy;
 pub use preset::{agents, preset, profile, profile_for, toolchains};
 pub use relations::{RelationsFrom, RelationsText};
+pub use renewal::Renewal;
 pub use rule::Rule;
 pub use secret::{ForRequests, LABEL, Secret, SecretSource};
 pub use settings::{Login, LoopbackPort, Settings};
+pub use tool::given::Choosing;
 pub use tool::server::{Server, ServerLimits, ServerProgram, ServerVariable, load_server};

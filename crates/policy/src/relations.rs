@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use bailiwick_model::{HttpUrl, Millis, Scheme};
+use bailiwick_model::Millis;
 use cedar_policy::{Entity, EntityId, EntityTypeName, EntityUid, RestrictedExpression};
 use serde_json::Value;
 use toml_edit::TableLike;
@@ -16,6 +16,7 @@ use toml_edit::TableLike;
 use crate::diagnostic::{Place, Severity, Span};
 use crate::document::Reader;
 use crate::load::{Loader, SourceFile};
+use crate::renewal::own_address;
 use crate::settings::seconds_of;
 use crate::tool::shape::Kind;
 
@@ -28,6 +29,8 @@ pub struct RelationsFrom {
     pub me: Option<String>,
     /// After how many seconds what was read is too old.
     pub stale_after: Option<u64>,
+    /// How often it is read anew while a task runs, in seconds.
+    pub refresh: Option<u64>,
 }
 
 /// What stood at the place that `[relations]` names.
@@ -44,7 +47,7 @@ pub struct RelationsText {
 impl Reader<'_> {
     /// `[relations]`.
     pub fn relations(&mut self, table: &dyn TableLike, span: Option<Span>) {
-        let (mut from, mut me, mut stale_after) = (None, None, None);
+        let (mut from, mut me, mut stale_after, mut refresh) = (None, None, None, None);
         for (key, item) in table.iter() {
             let at = table.key(key).and_then(|key| key.span());
             match key {
@@ -57,7 +60,15 @@ impl Reader<'_> {
                         self.error(item.span(), "`stale_after` is not a length of time", Some(hint.into()));
                     }
                 },
-                other => self.unknown(other, at, &["from", "me", "stale_after"]),
+                "refresh" => match item.as_str().and_then(seconds_of) {
+                    Some(seconds) => refresh = Some((seconds, item.span())),
+                    None => {
+                        let hint =
+                            "write `refresh = \"10 min\"`: seconds (`s`), minutes (`min`) or hours (`h`), at most 24 h";
+                        self.error(item.span(), "`refresh` is not a length of time", Some(hint.into()));
+                    }
+                },
+                other => self.unknown(other, at, &["from", "me", "stale_after", "refresh"]),
             }
         }
         let hint = "write `from = \"file:people.toml\"`, or the address of a text of JSON";
@@ -70,15 +81,32 @@ impl Reader<'_> {
         let file = from
             .strip_prefix("file:")
             .is_some_and(|path| path.ends_with(".toml") || path.ends_with(".json"));
-        let url = HttpUrl::parse(&from).is_ok_and(|url| url.scheme == Scheme::Https || url.host.is_localhost());
-        if !file && !url {
+        if !file
+            && let Err((message, hint)) = own_address(&from)
+            && from.contains("://")
+        {
+            return self.error(at, &message, Some(hint.into()));
+        }
+        if !file && !from.contains("://") {
             return self.error(
                 at,
                 &format!("`{from}` is no file of TOML or JSON, and no `https` address"),
                 Some(hint.into()),
             );
         }
-        self.file.settings.relations = Some(RelationsFrom { from, me, stale_after });
+        if let (Some((seconds, at)), Some(stale)) = (&refresh, stale_after)
+            && *seconds >= stale
+        {
+            let hint = "read it more often than it gets too old";
+            let message = "`refresh` is not less than `stale_after`: what is known would be too old at times";
+            return self.error(at.clone(), message, Some(hint.into()));
+        }
+        self.file.settings.relations = Some(RelationsFrom {
+            from,
+            me,
+            stale_after,
+            refresh: refresh.map(|(seconds, _)| seconds),
+        });
     }
 }
 

@@ -16,12 +16,14 @@ use crate::diagnostic::Span;
 use crate::document::{Reader, kind};
 use crate::entry::is_variable;
 use crate::policy::Policy;
+use crate::renewal::Renewal;
 use crate::rule::Rule;
 use crate::settings::Settings;
 
 /// The keys of a secret.
 const KEYS: &[&str] = &[
     "from",
+    "refresh",
     "for",
     "as",
     "user",
@@ -38,6 +40,8 @@ const KEYS: &[&str] = &[
 pub struct Secret {
     /// Where its value comes from.
     pub from: SecretSource,
+    /// How it is renewed, where what it comes from is a refresh token.
+    pub renewal: Option<Renewal>,
     /// The host, with a port where it is not the usual one, that a broker's is for.
     pub host: Option<String>,
     /// The user that it belongs to, where a program asks for one.
@@ -230,10 +234,20 @@ impl Reader<'_> {
         let (mut from, mut host, mut user, mut place) = (None, None, None, None);
         let (mut urls, mut variables, mut shape) = (Vec::new(), Vec::new(), None);
         let (mut session, mut own_login, mut ask) = (false, false, false);
+        let mut renewal = None;
         for (key, item) in table.iter() {
             let span = table.key(key).and_then(|key| key.span());
             match key {
                 "from" => from = self.text_of(item, "from"),
+                "refresh" => {
+                    let faults = self.diagnostics.len();
+                    self.table(item, "refresh", span, |reader, table| {
+                        renewal = reader.renewal(table, item.span())
+                    });
+                    if self.diagnostics.len() > faults {
+                        return;
+                    }
+                }
                 "host" => host = self.text_of(item, "host").map(|(text, _)| text.to_ascii_lowercase()),
                 "user" => user = self.text_of(item, "user").map(|(text, _)| text),
                 "for" => urls = self.one_or_more(item, "for"),
@@ -280,6 +294,10 @@ impl Reader<'_> {
                     Ok(place) => place,
                     Err(error) => return self.error(place_span, &error.to_string(), None),
                 };
+                if renewal.is_some() && matches!(place, Place::Signature { .. }) {
+                    let message = "a key that signs is not renewed: take `refresh` out";
+                    return self.error(place_span, message, None);
+                }
                 let mut patterns = Vec::new();
                 for (text, span) in urls {
                     match pattern_of(&text) {
@@ -321,6 +339,7 @@ impl Reader<'_> {
         }
         let secret = Secret {
             from,
+            renewal,
             host,
             user,
             requests,
@@ -364,7 +383,7 @@ impl Reader<'_> {
         })
     }
 
-    fn source(&self, text: &str) -> Result<SecretSource, (String, &'static str)> {
+    pub(crate) fn source(&self, text: &str) -> Result<SecretSource, (String, &'static str)> {
         const FORMS: &str = "write `keyring:token`, `file:~/.config/token`, `env:NAME` or `command:pass show x`";
         let wrong = || (format!("`{text}` is no place that a secret comes from"), FORMS);
         let (form, rest) = text.split_once(':').ok_or_else(wrong)?;

@@ -108,7 +108,7 @@ impl Purpose for Asked {
 }
 
 /// Dials the address of a destination.
-async fn connect(to: &Destination) -> Result<TcpStream, UpstreamFault> {
+pub(crate) async fn connect(to: &Destination) -> Result<TcpStream, UpstreamFault> {
     let dialled = SocketAddr::new(to.address, to.port);
     let fault = match tokio::time::timeout(limits::DIAL_TIME, TcpStream::connect(dialled)).await {
         Ok(Ok(stream)) => {

@@ -79,7 +79,8 @@ pub(crate) fn into_head(
     Ok(())
 }
 
-fn percent(bytes: &[u8]) -> Zeroizing<String> {
+/// Bytes as they stand in a form or a query.
+pub(crate) fn percent(bytes: &[u8]) -> Zeroizing<String> {
     let mut out = Zeroizing::new(String::with_capacity(bytes.len().saturating_mul(3)));
     for byte in bytes {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {

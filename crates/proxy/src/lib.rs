@@ -21,6 +21,7 @@ mod config;
 mod dial;
 mod dns;
 mod exchange;
+mod fetch;
 mod forward;
 mod greeting;
 mod gulp;
@@ -51,6 +52,7 @@ mod watched;
 
 pub use certificates::{Authority, CertificateFault, der_of};
 pub use config::{Config, Service};
+pub use fetch::{FetchFrom, Fetched, Wish, fetch};
 pub use last::OWN_HOST;
 pub use names::{Resolve, SystemResolver};
 pub use publish::{Pair, PairSender, Pairs, pairs};

@@ -26,6 +26,9 @@ pub const SECRET_BODY: u64 = 1024 * 1024;
 /// How much of an answer to a login is read before any of it goes on, in bytes.
 pub const TOKEN_ANSWER: usize = 64 * 1024;
 
+/// How long one request of the daemon's own may take in all.
+pub const FETCH_TIME: Duration = Duration::from_secs(20);
+
 /// Most connections that one service serves at once. More wait to be accepted.
 pub const CONNECTIONS: usize = 8192;
 

@@ -6,16 +6,17 @@
 //! over in that time has it, and can redeem what the mediator allows it.
 //! Not here: which request may have which secret (the mediator), the single steps (`standin`, `inject`, `bodies`, `jar`).
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bailiwick_gate::{Redeemed, SecretValue, ToSign};
+use bailiwick_gate::{Redeemed, SecretValue, ToRedeem, ToSign};
 use bailiwick_line::Effect;
 use bailiwick_model::{Code, HttpUrl, Obligation, Place, SecretName};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Uri};
+use hyper::{Method, StatusCode, Uri};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
@@ -32,6 +33,8 @@ use crate::standin::{Look, StandIn, StandIns};
 pub(crate) struct Secrets {
     stand_ins: StandIns,
     jar: Jar,
+    /// Secrets whose last value a server did not take.
+    unwelcome: Mutex<BTreeSet<SecretName>>,
 }
 
 /// Why a request with a secret does not go on.
@@ -70,6 +73,8 @@ pub(crate) struct Expected {
     forms: Forms,
     /// True when a secret was put in.
     injected: bool,
+    /// The secrets whose values were put in.
+    values: Vec<SecretName>,
     posted: bool,
     session: Option<HttpUrl>,
     misused: Arc<AtomicBool>,
@@ -92,7 +97,12 @@ impl Secrets {
         Self {
             stand_ins: StandIns::of(stand_ins),
             jar: Jar::default(),
+            unwelcome: Mutex::default(),
         }
+    }
+
+    fn unwelcome(&self) -> MutexGuard<'_, BTreeSet<SecretName>> {
+        self.unwelcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks through the head of a request.
@@ -113,6 +123,7 @@ impl Secrets {
         let mut expected = Expected {
             forms: Forms::none(),
             injected: false,
+            values: Vec::new(),
             posted: head.method == Method::POST,
             session: look.session.then(|| url.clone()),
             misused: Arc::default(),
@@ -241,8 +252,14 @@ impl Secrets {
         effect: &Effect,
         expected: &mut Expected,
     ) -> Result<SecretValue, Stopped> {
-        match effect.redeem(secret, None).await {
+        let wanted = ToRedeem {
+            secret: secret.clone(),
+            sign: None,
+            unwelcome: self.unwelcome().remove(secret),
+        };
+        match effect.redeem(wanted).await {
             Ok(Redeemed::Value(value)) => {
+                expected.values.push(secret.clone());
                 let stand_in = self.stand_ins.text_of(secret).unwrap_or_default();
                 expected.forms.add(value.bytes(), stand_in.as_bytes());
                 expected.injected = true;
@@ -261,7 +278,12 @@ impl Secrets {
         headers: &mut HeaderMap,
         expected: &mut Expected,
     ) -> Result<(), Stopped> {
-        let lines = match effect.redeem(secret, Some(sign)).await {
+        let wanted = ToRedeem {
+            secret: secret.clone(),
+            sign: Some(sign),
+            unwelcome: false,
+        };
+        let lines = match effect.redeem(wanted).await {
             Ok(Redeemed::Signed(lines)) => lines,
             Ok(Redeemed::Value(_)) => return Err(stopped(Code::SecretUnkept, "a value came for a signature")),
             Err(code) => return Err(stopped(code, format!("secret:{secret} could not be had"))),
@@ -292,6 +314,10 @@ impl Secrets {
         B::Error: Into<bodies::Broken>,
     {
         let mut expected = expected;
+        if head.status == StatusCode::UNAUTHORIZED {
+            // Where one of them is renewed, the next request has a new one.
+            self.unwelcome().extend(expected.values.drain(..));
+        }
         if let Some(url) = &expected.session {
             self.jar.keep(url, &mut head.headers);
             self.jar.add_to(url, &mut expected.forms);

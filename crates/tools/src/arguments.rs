@@ -26,7 +26,8 @@ fn fields_at(fields: &Map<String, Value>, at: &str) -> Result<Argument, String> 
     Ok(Argument::Fields(all))
 }
 
-fn argument_of(value: &Value, at: &str) -> Result<Argument, String> {
+/// A value as an argument. The error names the argument, and shows what is wrong with it.
+pub(crate) fn argument_of(value: &Value, at: &str) -> Result<Argument, String> {
     Ok(match value {
         Value::Null => Argument::Null,
         Value::Bool(flag) => Argument::Flag(*flag),

@@ -23,6 +23,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use crate::arguments::fields_of;
 use crate::catalog::{ANSWER, CHOOSE, Entry, REASON};
 use crate::choice;
+use crate::chosen::look_behind;
 use crate::gate::Gate;
 use crate::handles::{fill, handles_in};
 use crate::limits;
@@ -226,11 +227,17 @@ impl<'a> Call<'a> {
             Err(why) => return Err(self.refuse(Code::HandleRefused, &why).await),
         };
         // What stands for a value has not its type; what is opened is held against the schema later.
-        let paths: Vec<Vec<String>> = handles.into_iter().map(|(path, _)| path).collect();
+        let paths: Vec<Vec<String>> = handles.iter().map(|(path, _)| path.clone()).collect();
         if let Err(why) = schema.check_but(&arguments, &paths) {
             return Err(self.refuse(Code::ArgumentsMalformed, &why).await);
         }
-        self.request(entry, Some(entry.digest)).await
+        let mut request = self.request(entry, Some(entry.digest)).await?;
+        let server = self.gate.servers.get(entry.tool.server());
+        let choosing = server.map_or(&[][..], |server| server.config.choosing.as_slice());
+        match look_behind(&mut request, &entry.tool, choosing, &handles, &self.gate.handles) {
+            Ok(()) => Ok(request),
+            Err((code, why)) => Err(self.refuse(code, &why).await),
+        }
     }
 
     async fn request(&self, entry: &Entry, digest: Option<Digest>) -> Result<Request, Refused> {

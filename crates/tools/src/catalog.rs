@@ -209,6 +209,7 @@ mod tests {
             visible: patterns.iter().map(visible).collect(),
             reasons: Vec::new(),
             altered: Vec::new(),
+            choosing: Vec::new(),
             limits: crate::config::ServerLimits::default(),
         };
         (name.into(), config)

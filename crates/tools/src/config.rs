@@ -1,6 +1,6 @@
 //! What the tool gate is told when it starts.
 
-use bailiwick_model::{TaskId, ToolName, ToolPattern, Verb};
+use bailiwick_model::{AnswerPart, TaskId, ToolName, ToolPattern, Verb};
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -38,9 +38,28 @@ pub struct ServerConfig {
     /// it would not hold.
     #[serde(default, with = "patterns")]
     pub altered: Vec<ToolPattern>,
+    /// Arguments that take what other tools gave by handles: there the value is asked about.
+    #[serde(default)]
+    pub choosing: Vec<Choosing>,
     /// Its limits.
     #[serde(default)]
     pub limits: ServerLimits,
+}
+
+/// An argument that rules judge by the value behind the handle that the agent gives in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Choosing {
+    /// The tools that have it.
+    #[serde(with = "pattern")]
+    pub tools: ToolPattern,
+    /// Its name, with dots between names within each other.
+    pub argument: String,
+    /// The part of an answer that the handle must have been given out for.
+    pub from: AnswerPart,
+    /// The places in the entries of that part that rules look at, each as names within each other.
+    #[serde(default)]
+    pub looks_at: Vec<Vec<String>>,
 }
 
 /// A verb, and what it may be about.
@@ -152,6 +171,12 @@ mod tests {
                 }],
                 reasons: vec![ToolPattern::parse("bank/pay").unwrap()],
                 altered: Vec::new(),
+                choosing: vec![Choosing {
+                    tools: ToolPattern::parse("bank/pay").unwrap(),
+                    argument: "to".into(),
+                    from: AnswerPart::parse("bank/payees#/all/*").unwrap(),
+                    looks_at: vec![vec!["fee".into()]],
+                }],
                 limits: ServerLimits::default(),
             }],
             lock: String::new(),

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -20,10 +20,21 @@ const PREFIX: &str = "bailiwick-handle-";
 /// How many hex digits follow.
 const DIGITS: usize = 32;
 
+/// What was given out together: all that one place named in one answer.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Given {
+    /// The tool that answered: `SERVER/TOOL`.
+    pub(crate) tool: String,
+    /// The place, as the rule writes it; none for what could not be looked into.
+    pub(crate) place: Option<String>,
+    /// The values, in order.
+    pub(crate) all: Vec<Value>,
+}
+
 struct Kept {
-    value: Value,
-    /// Where it came from: `SERVER/TOOL`.
-    origin: String,
+    given: Arc<Given>,
+    /// Which of them.
+    position: usize,
     bytes: usize,
 }
 
@@ -44,36 +55,47 @@ impl Handles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a value; what stands for it.
-    pub(crate) fn keep(&self, value: Value, origin: &str) -> io::Result<String> {
-        let bytes = value.to_string().len();
-        if bytes > limits::HANDLE_BYTES {
-            return Err(io::Error::other("a value is too large to be kept behind a handle"));
+    /// Keeps what one place named; the names that stand for the values, in order.
+    pub(crate) fn keep(&self, given: Given) -> io::Result<Vec<String>> {
+        let bytes: Vec<usize> = given.all.iter().map(|value| value.to_string().len()).collect();
+        let whole = bytes.iter().fold(0usize, |sum, bytes| sum.saturating_add(*bytes));
+        if whole > limits::HANDLE_BYTES || bytes.len() > limits::HANDLES {
+            return Err(io::Error::other(
+                "what a rule gives as handles is too much to be kept behind them",
+            ));
         }
-        let mut random = [0u8; DIGITS / 2];
-        fill(&mut random)?;
-        let name = format!("{PREFIX}{}", hex::encode(random));
+        let mut names = Vec::with_capacity(bytes.len());
+        for _ in &bytes {
+            let mut random = [0u8; DIGITS / 2];
+            fill(&mut random)?;
+            names.push(format!("{PREFIX}{}", hex::encode(random)));
+        }
         let mut state = self.lock();
-        while state.order.len() >= limits::HANDLES || state.bytes.saturating_add(bytes) > limits::HANDLE_BYTES {
+        // What is given out together goes together, but for the oldest: so what is kept is what is counted.
+        while state.order.len().saturating_add(names.len()) > limits::HANDLES
+            || state.bytes.saturating_add(whole) > limits::HANDLE_BYTES
+        {
             let Some(oldest) = state.order.pop_front() else { break };
             if let Some(gone) = state.kept.remove(&oldest) {
                 state.bytes = state.bytes.saturating_sub(gone.bytes);
             }
         }
-        state.bytes = state.bytes.saturating_add(bytes);
-        state.order.push_back(name.clone());
-        let origin = origin.to_owned();
-        state.kept.insert(name.clone(), Kept { value, origin, bytes });
-        Ok(name)
+        let given = Arc::new(given);
+        for (position, (name, bytes)) in names.iter().zip(bytes).enumerate() {
+            let given = Arc::clone(&given);
+            state.bytes = state.bytes.saturating_add(bytes);
+            state.order.push_back(name.clone());
+            let kept = Kept { given, position, bytes };
+            state.kept.insert(name.clone(), kept);
+        }
+        Ok(names)
     }
 
-    /// The value behind a name, and where it came from.
-    pub(crate) fn open(&self, name: &str) -> Option<(Value, String)> {
+    /// The value behind a name, and with what it was given out.
+    pub(crate) fn open(&self, name: &str) -> Option<(Value, Arc<Given>)> {
         let state = self.lock();
-        state
-            .kept
-            .get(name)
-            .map(|kept| (kept.value.clone(), kept.origin.clone()))
+        let kept = state.kept.get(name)?;
+        Some((kept.given.all.get(kept.position)?.clone(), Arc::clone(&kept.given)))
     }
 }
 
@@ -145,42 +167,46 @@ pub(crate) fn fill(bytes: &mut [u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn keep(handles: &Handles, all: Vec<Value>) -> io::Result<Vec<String>> {
+        handles.keep(Given {
+            tool: "bank/card".into(),
+            place: Some("/cards/*".into()),
+            all,
+        })
+    }
+
     #[test]
     fn p6_only_a_name_that_was_given_out_opens_anything() {
         let handles = Handles::default();
-        let name = handles.keep(json!({"card": "4111"}), "bank/card").unwrap();
-        assert!(is_handle(&name) && !name.contains("4111"));
-        assert_eq!(
-            handles.open(&name).unwrap(),
-            (json!({"card": "4111"}), "bank/card".into())
-        );
+        let names = keep(&handles, vec![json!({"card": "4111"}), json!({"card": "4222"})]).unwrap();
+        assert!(names.iter().all(|name| is_handle(name) && !name.contains("4111")));
+        let (value, given) = handles.open(&names[1]).unwrap();
+        assert_eq!((value, given.tool.as_str()), (json!({"card": "4222"}), "bank/card"));
+        assert_eq!(given.all.len(), 2);
         assert_eq!(handles.open(&format!("{PREFIX}{}", "0".repeat(DIGITS))), None);
         assert_ne!(
-            handles.keep(json!(1), "a/b").unwrap(),
-            handles.keep(json!(1), "a/b").unwrap()
+            keep(&handles, vec![json!(1)]).unwrap(),
+            keep(&handles, vec![json!(1)]).unwrap()
         );
-        assert_eq!(Handles::default().open(&name), None, "another task");
+        assert_eq!(Handles::default().open(&names[0]), None, "another task");
     }
 
     #[test]
     fn p4_handles_are_bounded_and_the_oldest_go() {
         let handles = Handles::default();
-        let first = handles.keep(json!(0), "a/b").unwrap();
+        let first = keep(&handles, vec![json!(0)]).unwrap();
         for n in 0..limits::HANDLES {
-            handles.keep(json!(n), "a/b").unwrap();
+            keep(&handles, vec![json!(n)]).unwrap();
         }
-        assert_eq!(handles.open(&first), None);
+        assert_eq!(handles.open(&first[0]), None);
         assert_eq!(handles.lock().order.len(), limits::HANDLES);
         let large = Value::from("x".repeat(limits::HANDLE_BYTES / 2));
-        let one = handles.keep(large.clone(), "a/b").unwrap();
-        handles.keep(large.clone(), "a/b").unwrap();
-        assert_eq!(handles.open(&one), None);
+        let one = keep(&handles, vec![large.clone()]).unwrap();
+        keep(&handles, vec![large]).unwrap();
+        assert_eq!(handles.open(&one[0]), None);
         assert!(handles.lock().bytes <= limits::HANDLE_BYTES);
-        assert!(
-            handles
-                .keep(Value::from("x".repeat(limits::HANDLE_BYTES)), "a/b")
-                .is_err()
-        );
+        assert!(keep(&handles, vec![Value::from("x".repeat(limits::HANDLE_BYTES))]).is_err());
+        assert!(keep(&handles, vec![json!(0); limits::HANDLES + 1]).is_err());
     }
 
     #[test]

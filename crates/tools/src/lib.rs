@@ -23,6 +23,7 @@ mod call;
 mod catalog;
 mod channel;
 mod choice;
+mod chosen;
 mod config;
 mod definition;
 mod gate;
@@ -51,7 +52,7 @@ mod upstream;
 
 pub use backing::{Backing, Ends};
 pub use bailiwick_line::ChannelFault;
-pub use config::{Config, ServerConfig, ServerLimits, Visible};
+pub use config::{Choosing, Config, ServerConfig, ServerLimits, Visible};
 pub use definition::{Definition, DefinitionFault};
 pub use lock::{Difference, Lock, LockFault, Offered, Pinned, PinnedTool};
 pub use names::{OWN, wire_name};

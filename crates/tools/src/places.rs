@@ -18,7 +18,11 @@ enum Step {
 
 /// A place: a JSON Pointer, or names apart by dots with `[n]` and `[*]`. The empty one is the whole value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place(Vec<Step>);
+pub(crate) struct Place {
+    /// As it was written.
+    text: String,
+    steps: Vec<Step>,
+}
 
 impl Place {
     /// Reads a place; none where it is none.
@@ -27,11 +31,15 @@ impl Place {
             "*" => Step::Any,
             text => Step::Name(text.replace("~1", "/").replace("~0", "~")),
         };
+        let of = |steps| {
+            let text = text.to_owned();
+            Some(Self { text, steps })
+        };
         if text.is_empty() || text == "$" {
-            return Some(Self(Vec::new()));
+            return of(Vec::new());
         }
         if let Some(pointer) = text.strip_prefix('/') {
-            return Some(Self(pointer.split('/').map(step).collect()));
+            return of(pointer.split('/').map(step).collect());
         }
         let mut steps = Vec::new();
         for part in text.strip_prefix("$.").unwrap_or(text).split('.') {
@@ -58,18 +66,23 @@ impl Place {
                 return None;
             }
         }
-        Some(Self(steps))
+        of(steps)
+    }
+
+    /// The place, as it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Does something to every part that the place means. Says how many there were.
     pub(crate) fn each(&self, value: &mut Value, change: &mut dyn FnMut(&mut Value)) -> usize {
-        each(&self.0, value, change)
+        each(&self.steps, value, change)
     }
 
     /// True when the place means this very part: names and positions from the top.
     pub(crate) fn is(&self, path: &[String]) -> bool {
-        self.0.len() == path.len()
-            && self.0.iter().zip(path).all(|(step, at)| match step {
+        self.steps.len() == path.len()
+            && self.steps.iter().zip(path).all(|(step, at)| match step {
                 Step::Any => true,
                 Step::Name(name) => name == at,
             })

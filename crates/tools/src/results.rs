@@ -10,7 +10,7 @@ use bailiwick_model::{Obligation, ToolDuty};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
-use crate::handles::{Handles, summary};
+use crate::handles::{Given, Handles, summary};
 use crate::limits;
 use crate::places::Place;
 
@@ -101,15 +101,11 @@ impl Duties {
         for place in &self.redact {
             place.each(value, &mut |part| *part = Value::from(KEPT_BACK));
         }
-        let mut fault = None;
         for place in &self.handles {
-            place.each(value, &mut |part| match handle(part, kept, origin) {
-                Ok(stands) => *part = stands,
-                Err(why) => fault = Some(why),
-            });
-        }
-        if let Some(why) = fault {
-            return Err(why);
+            let mut all = Vec::new();
+            place.each(value, &mut |part| all.push(std::mem::take(part)));
+            let mut stands = handles(all, kept, origin, Some(place.text()))?.into_iter();
+            place.each(value, &mut |part| *part = stands.next().unwrap_or_default());
         }
         if let Some(rows) = self.rows {
             let mut left = rows;
@@ -147,7 +143,7 @@ impl Duties {
             }
             _ if !self.handles.is_empty() => {
                 let value = Value::from(std::mem::take(text));
-                *text = handle(&value, kept, origin)?.to_string();
+                *text = handle(value, kept, origin)?.to_string();
             }
             // It could say anything, also what is to be kept back.
             _ if !self.redact.is_empty() => KEPT_BACK.clone_into(text),
@@ -164,7 +160,7 @@ impl Duties {
     fn opaque(&self, block: &mut ContentBlock, kept: &Handles, origin: &str) -> Result<(), String> {
         if !self.handles.is_empty() {
             let value = serde_json::to_value(&*block).unwrap_or(Value::Null);
-            *block = ContentBlock::text(handle(&value, kept, origin)?.to_string());
+            *block = ContentBlock::text(handle(value, kept, origin)?.to_string());
         } else if !self.redact.is_empty() {
             *block = ContentBlock::text(KEPT_BACK);
         }
@@ -172,11 +168,23 @@ impl Duties {
     }
 }
 
-/// What stands for a value: a handle, and what may be said of the value.
-fn handle(value: &Value, kept: &Handles, origin: &str) -> Result<Value, String> {
-    let said = summary(value);
-    let name = kept.keep(value.clone(), origin).map_err(|fault| fault.to_string())?;
-    Ok(json!({"handle": name, "of": said}))
+/// What stands for a value that cannot be looked into.
+fn handle(value: Value, kept: &Handles, origin: &str) -> Result<Value, String> {
+    let stands = handles(vec![value], kept, origin, None)?;
+    Ok(stands.into_iter().next().unwrap_or_default())
+}
+
+/// What stands for values that one place named: handles, and what may be said of each value.
+fn handles(all: Vec<Value>, kept: &Handles, origin: &str, place: Option<&str>) -> Result<Vec<Value>, String> {
+    let said: Vec<Value> = all.iter().map(summary).collect();
+    let given = Given {
+        tool: origin.to_owned(),
+        place: place.map(ToOwned::to_owned),
+        all,
+    };
+    let names = kept.keep(given).map_err(|fault| fault.to_string())?;
+    let stands = names.into_iter().zip(said);
+    Ok(stands.map(|(name, said)| json!({"handle": name, "of": said})).collect())
 }
 
 /// Whether rows were left out.
@@ -310,7 +318,9 @@ mod tests {
         assert!(!all.contains("5000") && !all.contains("aGVsbG8"), "{all}");
         let part = &result.structured_content.unwrap()["salary"];
         let name = part["handle"].as_str().unwrap();
-        assert_eq!(kept.open(name).unwrap(), (json!(5000), "hr/look".into()));
+        let (value, given) = kept.open(name).unwrap();
+        assert_eq!((value, given.tool.as_str()), (json!(5000), "hr/look"));
+        assert_eq!(given.place.as_deref(), Some("salary"));
         assert_eq!(part["of"], json!({"type": "number"}));
     }
 

@@ -140,6 +140,11 @@ pub fn sentence(event: &Event) -> String {
             let rule = rule.map(|rule| format!(" by {rule}")).unwrap_or_default();
             let args = request.arguments.get(argument::ARGS);
             let args = args.map(|args| format!(" {args}")).unwrap_or_default();
+            let chosen = request.arguments.get(argument::CHOSEN);
+            let args = args
+                + &chosen
+                    .map(|chosen| format!(" chosen from {chosen}"))
+                    .unwrap_or_default();
             let reason = match request.arguments.get(argument::REASON) {
                 Some(reason) => format!(", reason {reason}"),
                 None => String::new(),
@@ -205,6 +210,17 @@ pub fn sentence(event: &Event) -> String {
         Event::Settled { id, done: true, note } => format!("done ({id}) {note}"),
         Event::Settled { id, done: false, note } => format!("not done ({id}) {note}"),
         Event::Redeemed { id, secret, place } => format!("secret {secret} put in ({place}) ({id})"),
+        Event::Fetching { purpose, method, url } => format!("for {purpose}: {} {url}", method.as_str()),
+        Event::Fetched {
+            purpose,
+            done,
+            note,
+            digest,
+        } => {
+            let done = if *done { "done" } else { "not done" };
+            let digest = digest.map(|digest| format!(", sha256 {digest}")).unwrap_or_default();
+            format!("for {purpose}: {done}, {note}{digest}")
+        }
         Event::Refused { id, code, what } => format!("refused {what} ({code}, {id})"),
         Event::Published {
             principal,

@@ -77,6 +77,9 @@ pub fn run(args: &TrustArgs) -> Done {
     }
     for (name, secret) in &policy.settings().secrets {
         tellln!("  secret {} from {}", visible(name), visible(&secret.from.to_string()));
+        if let Some(renewal) = &secret.renewal {
+            tellln!("        {}", visible(&renewal.to_string()));
+        }
         if let Some(requests) = &secret.requests {
             tellln!("        put into requests: {}", visible(&requests.told(name)));
         }

@@ -76,36 +76,52 @@ pub struct Believed {
     pub notes: Vec<String>,
 }
 
+/// What the machine believes.
+fn machines() -> Arc<String> {
+    let machine = BUNDLES.iter().find_map(|path| known_text(Path::new(path)).ok());
+    machine.unwrap_or_default()
+}
+
+/// Certificates that the person believes and the machine does not: PEM.
+pub fn persons_roots(named: &[AbsPath], environment: &[(String, String)]) -> Result<String, String> {
+    persons(&machines(), named, environment)
+}
+
+fn persons(machine: &str, named: &[AbsPath], environment: &[(String, String)]) -> Result<String, String> {
+    let mut texts = Vec::new();
+    for path in named {
+        let text = read(&path.to_path_buf()).map_err(|e| format!("the roots in `{path}`: {e}"))?;
+        if certificates(&text).is_empty() {
+            return Err(format!("the roots in `{path}`: there is no certificate in it"));
+        }
+        texts.push(Arc::new(text));
+    }
+    // Several variables often name one bundle, and that the machine's.
+    let machines = real(&BUNDLES.map(PathBuf::from)).into_iter().next();
+    let variables = environment.iter().filter(|(name, _)| is_bundle(name));
+    let named: Vec<PathBuf> = variables.map(|(_, value)| PathBuf::from(value)).collect();
+    for path in real(&named).iter().filter(|path| Some(*path) != machines.as_ref()) {
+        // A variable that names nothing says nothing to the person's own programs either.
+        texts.extend(known_text(path).ok());
+    }
+    let mut roots = String::new();
+    if !texts.is_empty() {
+        let mut known: BTreeSet<String> = certificates(machine).into_iter().collect();
+        for certificate in texts.iter().flat_map(|text| certificates(text)) {
+            if known.insert(certificate.clone()) {
+                roots.push_str(&certificate);
+            }
+        }
+    }
+    Ok(roots)
+}
+
 impl Believed {
     /// Gathers it. `named` are files of roots that settings name; `environment` is the person's.
     pub fn gather(authority: &Authority, named: &[AbsPath], environment: &[(String, String)]) -> Result<Self, String> {
         let mut all = Self::default();
-        let machine = BUNDLES.iter().find_map(|path| known_text(Path::new(path)).ok());
-        let machine = machine.unwrap_or_default();
-        let mut texts = Vec::new();
-        for path in named {
-            let text = read(&path.to_path_buf()).map_err(|e| format!("the roots in `{path}`: {e}"))?;
-            if certificates(&text).is_empty() {
-                return Err(format!("the roots in `{path}`: there is no certificate in it"));
-            }
-            texts.push(Arc::new(text));
-        }
-        // Several variables often name one bundle, and that the machine's.
-        let machines = real(&BUNDLES.map(PathBuf::from)).into_iter().next();
-        let variables = environment.iter().filter(|(name, _)| is_bundle(name));
-        let named: Vec<PathBuf> = variables.map(|(_, value)| PathBuf::from(value)).collect();
-        for path in real(&named).iter().filter(|path| Some(*path) != machines.as_ref()) {
-            // A variable that names nothing says nothing to the person's own programs either.
-            texts.extend(known_text(path).ok());
-        }
-        if !texts.is_empty() {
-            let mut known: BTreeSet<String> = certificates(&machine).into_iter().collect();
-            for certificate in texts.iter().flat_map(|text| certificates(text)) {
-                if known.insert(certificate.clone()) {
-                    all.roots.push_str(&certificate);
-                }
-            }
-        }
+        let machine = machines();
+        all.roots = persons(&machine, named, environment)?;
         let between = if machine.is_empty() || machine.ends_with('\n') {
             ""
         } else {

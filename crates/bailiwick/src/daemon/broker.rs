@@ -17,6 +17,7 @@ use bailiwick_gate::{Passed, Settlement};
 use bailiwick_model::{AbsPath, Code, DecisionId, Level, Nonce, Request, Resource, TaskId, Verb, Verdict};
 use bailiwick_policy::{Broker, Policy};
 
+use super::fetcher::For;
 use super::task::{self, Handle, Outer};
 use super::{Daemon, lock, secret, servers};
 use crate::context::Context;
@@ -275,7 +276,16 @@ impl Desk {
         }
         let named = broker.secret.as_ref().and_then(|name| settings.secrets.get(name));
         let secret = named
-            .map(|named| secret::hand_out(named, &master.order.environment))
+            .map(|named| {
+                let purpose = format!("secret:{}", broker.secret.as_deref().unwrap_or_default());
+                let whom = For {
+                    purpose: &purpose,
+                    task: Some(master.task),
+                    policy: &master.policy,
+                    environment: &master.order.environment,
+                };
+                secret::hand_out(&self.daemon.value_of(&whom, named)?)
+            })
             .transpose()?;
         let words = command.words().iter().skip(1).cloned();
         let order = RunOrder {

@@ -13,6 +13,7 @@ mod broker;
 mod chores;
 mod colleagues;
 mod devices;
+pub mod fetcher;
 mod gate_line;
 mod granted;
 mod handover;
@@ -29,6 +30,8 @@ pub mod plan;
 mod publish;
 mod questions;
 pub mod refusals;
+mod relations;
+mod renewals;
 mod replay;
 mod scratch;
 mod screen;
@@ -108,6 +111,8 @@ pub struct Daemon {
     pub auditor: auditor::Auditor,
     /// Held while a lock file is being rewritten.
     pub pinning: Mutex<()>,
+    /// Logins that are renewed.
+    pub renewals: renewals::Renewals,
     /// Commands that run outside under grants.
     pub brokered: broker::Brokered,
     /// Compiled rules, by what they were compiled from.
@@ -307,6 +312,7 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
     let refusals = refusals::Watched::over(log.clone());
     let mediator = Mediator::new(Arc::new(refusals.clone()), Arc::clone(&clock), Arc::new(KernelRandom));
+    let renewals = renewals::Renewals::in_folder(places.renewed());
     let approvers = approvers::Approvers::open(&places.state);
     let auditor = auditor::Auditor::open(&places.state);
     Ok(Daemon {
@@ -326,6 +332,7 @@ fn open(places: Places, machine: level::Machine) -> Result<Daemon, Failure> {
         approvers,
         colleagues: Mutex::default(),
         auditor,
+        renewals,
         brokered: broker::Brokered::default(),
         pinning: Mutex::default(),
         compiled: Mutex::new(Vec::new()),

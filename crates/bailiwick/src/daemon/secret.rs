@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bailiwick_policy::{Secret, SecretSource};
+use bailiwick_policy::SecretSource;
 use zeroize::Zeroizing;
 
 /// The variable that says at which descriptor a program finds its secret.
@@ -22,11 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 type Value = Zeroizing<Vec<u8>>;
 
-/// Fetches a secret, and gives the end of a pipe from which it can be read, once.
-pub fn hand_out(secret: &Secret, environment: &[(String, String)]) -> Result<OwnedFd, String> {
-    let value = value(&secret.from, environment)?;
+/// Gives the end of a pipe from which a value can be read, once.
+pub fn hand_out(value: &[u8]) -> Result<OwnedFd, String> {
     let (from, mut into) = std::io::pipe().map_err(|e| e.to_string())?;
-    into.write_all(&value).map_err(|e| e.to_string())?;
+    into.write_all(value).map_err(|e| e.to_string())?;
     Ok(from.into())
 }
 
@@ -108,18 +107,12 @@ mod tests {
     use super::*;
 
     fn handed(from: SecretSource) -> Result<String, String> {
-        let secret = Secret {
-            from,
-            host: None,
-            user: None,
-            requests: None,
-        };
         let environment = [
             ("TOKEN".to_owned(), "of a variable".to_owned()),
             ("PATH".into(), "/usr/bin:/bin".into()),
         ];
         let mut text = String::new();
-        let end = hand_out(&secret, &environment)?;
+        let end = hand_out(&value(&from, &environment)?)?;
         std::fs::File::from(end).read_to_string(&mut text).unwrap();
         Ok(text)
     }

@@ -20,9 +20,10 @@ use bailiwick_model::{
 use bailiwick_policy::{Policy, Server, ServerProgram, ServerVariable};
 use bailiwick_tools::{Config, Definition, Lock, LockFault, ServerConfig, ServerLimits, Visible};
 
+use super::fetcher::For;
 use super::task::{self, Handle, Outer};
 use super::tool_gate::{Told, ToolGate, Wanted};
-use super::{Daemon, gate_line, lock, secret};
+use super::{Daemon, gate_line, lock};
 use crate::context::Context;
 use crate::git;
 use crate::protocol::{RunOrder, build};
@@ -85,6 +86,11 @@ fn config(task: TaskId, policy: &Policy, pinned: &Lock, token: String) -> Config
         visible: visible_of(policy, server, pinned),
         reasons: policy.tools_with_reasons(&server.name),
         altered: policy.tools_altered(&server.name),
+        choosing: policy
+            .tools_choosing(&server.name)
+            .into_iter()
+            .map(choosing_of)
+            .collect(),
         limits: limits_of(server),
     };
     Config {
@@ -93,6 +99,15 @@ fn config(task: TaskId, policy: &Policy, pinned: &Lock, token: String) -> Config
         token,
         servers: servers.map(of).collect(),
         lock: pinned.write(),
+    }
+}
+
+fn choosing_of(choosing: bailiwick_policy::Choosing) -> bailiwick_tools::Choosing {
+    bailiwick_tools::Choosing {
+        tools: choosing.tools,
+        argument: choosing.argument,
+        from: choosing.from,
+        looks_at: choosing.looks_at,
     }
 }
 
@@ -343,7 +358,13 @@ impl Desk {
                 }
                 let secret = master.policy.settings().secrets.get(name);
                 let secret = secret.ok_or_else(|| format!("there is no secret `{name}`"))?;
-                let value = secret::value(&secret.from, &master.order.environment)?;
+                let whom = For {
+                    purpose: &format!("secret:{name}"),
+                    task: Some(master.task),
+                    policy: &master.policy,
+                    environment: &master.order.environment,
+                };
+                let value = self.daemon.value_of(&whom, secret)?;
                 String::from_utf8(value.to_vec()).map_err(|_| format!("the secret `{name}` is no text"))
             }
         };

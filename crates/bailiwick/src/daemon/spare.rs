@@ -234,7 +234,7 @@ fn hear_pairs(mut control: Channel, joining: &PairSender) {
 const DESCRIPTORS: u64 = 65_536;
 
 /// What looking up names needs to read (resolver(5), nsswitch.conf(5)).
-const READABLE: [&str; 10] = [
+pub const READABLE: [&str; 10] = [
     "/etc/resolv.conf",
     "/etc/hosts",
     "/etc/nsswitch.conf",

@@ -32,7 +32,7 @@ use super::scratch;
 use super::screen::Screen;
 use super::spare::{Joiner, NetworkGate};
 use super::told::{cannot_ask, no_login, planned, settings_kept, told};
-use super::{Daemon, KernelRandom, broker, gate_line, lock, publish, refusals, secret, servers, vault};
+use super::{Daemon, KernelRandom, broker, gate_line, lock, publish, refusals, relations, secret, servers, vault};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::git::settings::GitSettings;
@@ -283,6 +283,7 @@ pub fn start(
     let context =
         Context::find(&order.directory, &daemon.places, program, Some(daemon.store.as_ref())).map_err(of_failure)?;
     let context = context.with_preset(order.preset.clone());
+    let context = relations::at_start(daemon, context, &order.environment).map_err(of_failure)?;
     let now = daemon.clock.now();
     let mandate = order.mandate.clone().map(|order| order.used(now));
     let first = mandate
@@ -548,7 +549,7 @@ fn begin(
         planning.plan.environment.push(number);
     }
     // What runs outside has its own rules, which name no secret for requests.
-    let secrets = vault::prepare(policy, &order.environment, &KernelRandom);
+    let secrets = vault::prepare(daemon, policy, &order.environment, &KernelRandom);
     for (variable, text) in secrets.variables.iter().chain(&variables) {
         planning.plan.environment.retain(|(name, _)| name != variable);
         planning.plan.environment.push((variable.clone(), text.clone()));
@@ -695,9 +696,6 @@ fn begin(
         open: Mutex::new(Some(vec![ports])),
     });
     daemon.chores.keep(row.clone());
-    if !is_outer {
-        keep_order(daemon, row.id, order);
-    }
     let about = RunningTask {
         id: row.id,
         context: row.context.to_string(),
@@ -723,6 +721,10 @@ fn begin(
     };
     // Before anything that takes its time: the agent runs, and may be spoken of.
     lock(&daemon.running).insert(row.id, handle.clone());
+    if !is_outer {
+        keep_order(daemon, row.id, order);
+        relations::watch(daemon, row.id, context, &order.environment);
+    }
     if let Err(cause) = daemon.mediator.settle_trees(row.id, &trees) {
         lock(&daemon.running).remove(&row.id);
         return Err(of_task(cause));

@@ -10,22 +10,32 @@ use std::sync::{Arc, Mutex};
 
 use bailiwick_gate::{MAX_SECRET, Random, Redeemed, Redemption, SecretValue, Use, Vault};
 use bailiwick_model::{Place, SecretName};
-use bailiwick_policy::{Policy, SecretSource};
+use bailiwick_policy::{Policy, Secret};
 use bailiwick_proxy::{SHORTEST, StandIn};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use zeroize::Zeroizing;
 
-use super::{lock, secret, signature, standin};
+use super::fetcher::For;
+use super::{Daemon, lock, secret, signature, standin};
 
 /// One secret.
 struct Held {
-    from: SecretSource,
+    secret: Secret,
     value: Mutex<Option<Zeroizing<Vec<u8>>>>,
+    /// The number of the value that was handed out last, where it is one that is renewed.
+    last: Mutex<Option<u64>>,
 }
 
 /// All secrets of one task.
 pub struct TaskVault {
-    held: BTreeMap<SecretName, Held>,
+    held: BTreeMap<SecretName, Arc<Held>>,
+    surroundings: Arc<Surroundings>,
+}
+
+/// What values are fetched with.
+struct Surroundings {
+    daemon: Arc<Daemon>,
+    policy: Arc<Policy>,
     environment: Vec<(String, String)>,
 }
 
@@ -43,19 +53,27 @@ pub struct Prepared {
 
 /// Finds out what a task may have put into its requests. `environment` is the person's. From the first secret on this
 /// process leaves no core file, and no other program of the person's reads its memory.
-pub fn prepare(policy: &Policy, environment: &[(String, String)], random: &dyn Random) -> Prepared {
+pub fn prepare(
+    daemon: &Arc<Daemon>,
+    policy: &Arc<Policy>,
+    environment: &[(String, String)],
+    random: &dyn Random,
+) -> Prepared {
     let mut vault = TaskVault {
         held: BTreeMap::new(),
-        environment: environment.to_vec(),
+        surroundings: Arc::new(Surroundings {
+            daemon: Arc::clone(daemon),
+            policy: Arc::clone(policy),
+            environment: environment.to_vec(),
+        }),
     };
     let (mut stand_ins, mut variables, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     for (name, secret, requests) in policy.secrets_for_requests() {
         // What is asked for at its first use need not be looked up before.
-        let value = match (requests.shape.as_deref(), secret::value(&secret.from, environment)) {
-            (_, Ok(value)) => fitting(value),
-            (_, Err(cause)) => Err(cause),
-        };
+        let value = secret::value(&secret.from, environment).and_then(fitting);
         let text = match &value {
+            // What is put in is had when it is first needed: here lies what it is had for.
+            Ok(_) if secret.renewal.is_some() => standin::make(None, requests.shape.as_deref(), random),
             Ok(value) => standin::make(Some(value), requests.shape.as_deref(), random),
             Err(cause) => {
                 warnings.push(format!("secret:{name} cannot be had: {cause}"));
@@ -79,10 +97,11 @@ pub fn prepare(policy: &Policy, environment: &[(String, String)], random: &dyn R
             session: requests.session,
         });
         let held = Held {
-            from: secret.from.clone(),
-            value: Mutex::new(value.ok()),
+            value: Mutex::new(value.ok().filter(|_| secret.renewal.is_none())),
+            secret: secret.clone(),
+            last: Mutex::default(),
         };
-        vault.held.insert(name, held);
+        vault.held.insert(name, Arc::new(held));
     }
     if !stand_ins.is_empty()
         && let Err(e) = set_dumpable_behavior(DumpableBehavior::NotDumpable)
@@ -111,17 +130,27 @@ fn fitting(value: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, String> {
 }
 
 impl Held {
-    /// The value, fetched where that has not been done.
-    fn fetch(&self, environment: &[(String, String)]) -> Result<Zeroizing<Vec<u8>>, String> {
-        let mut value = lock(&self.value);
-        match &*value {
-            Some(value) => Ok(value.clone()),
-            None => {
-                let found = secret::value(&self.from, environment).and_then(fitting)?;
-                *value = Some(found.clone());
-                Ok(found)
-            }
-        }
+    /// The value that is here already.
+    fn here(&self) -> Option<Zeroizing<Vec<u8>>> {
+        self.value.try_lock().ok().and_then(|value| value.clone())
+    }
+
+    /// The value, fetched or renewed.
+    fn fetch(&self, wanted: &Use, with: &Surroundings) -> Result<Zeroizing<Vec<u8>>, String> {
+        let Some(renewal) = &self.secret.renewal else {
+            return secret::value(&self.secret.from, &with.environment).and_then(fitting);
+        };
+        let whom = For {
+            purpose: &format!("secret:{}", wanted.secret),
+            task: Some(wanted.task),
+            policy: &with.policy,
+            environment: &with.environment,
+        };
+        let unwelcome = lock(&self.last).filter(|_| wanted.unwelcome);
+        let renewals = &with.daemon.renewals;
+        let (value, number) = renewals.access(&with.daemon, &whom, &self.secret, renewal, unwelcome)?;
+        *lock(&self.last) = Some(number);
+        fitting(value)
     }
 }
 
@@ -142,18 +171,13 @@ impl Vault for TaskVault {
         let Some(held) = self.held.get(&wanted.secret) else {
             return then(Err("there is no such secret".into()));
         };
-        let here = held.value.try_lock().ok().and_then(|value| value.clone());
-        if let Some(value) = here {
+        if let Some(value) = held.here() {
             return then(redeemed(&wanted, value));
         }
-        // A command, or a keyring that is asked, takes its time.
-        let held = Held {
-            from: held.from.clone(),
-            value: Mutex::new(None),
-        };
-        let environment = self.environment.clone();
+        // A command, a keyring that is asked, or a login that is renewed, takes its time.
+        let (held, with) = (Arc::clone(held), Arc::clone(&self.surroundings));
         std::thread::spawn(move || {
-            let done = held.fetch(&environment).and_then(|value| redeemed(&wanted, value));
+            let done = held.fetch(&wanted, &with).and_then(|value| redeemed(&wanted, value));
             if let Err(cause) = &done {
                 talkln!(
                     "bailiwick: secret:{} of task {} cannot be had: {cause}",

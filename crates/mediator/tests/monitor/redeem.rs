@@ -100,6 +100,7 @@ fn redeem(nonce: Nonce, secret: &str) -> Call {
         nonce,
         secret: name(secret),
         sign: None,
+        unwelcome: false,
     }
 }
 
@@ -196,6 +197,7 @@ fn p4_what_is_to_be_signed_is_bounded() {
         nonce: terms.nonce,
         secret: name("github"),
         sign,
+        unwelcome: false,
     });
     assert_eq!(value(answer), Err(Code::SecretUnavailable));
     assert!(desk.vault.0.lock().unwrap().is_empty());

@@ -10,6 +10,7 @@ use bailiwick_model::ToolName;
 use cedar_policy::{Policy, PolicyId, PolicySet, Schema, ValidationError, ValidationMode, Validator};
 use miette::Diagnostic as _;
 
+use super::among::Among;
 use super::emit::{Emitted, Uses, pointer};
 use super::lexer::Wrong;
 use super::shape::{Fields, record};
@@ -30,6 +31,11 @@ pub(crate) fn declared(tool: &ToolName, fields: &Fields, uses: &Uses) -> String 
     let mut context = vec![format!("args: {}", record(fields))];
     if !counts.is_empty() {
         context.push(format!("counts: {{ {} }}", counts.join(", ")));
+    }
+    if !uses.among.is_empty() {
+        let one = |among: &Among| format!("{}: {}", quoted(&among.key()), among.in_cedar(fields));
+        let all: Vec<String> = uses.among.iter().map(one).collect();
+        context.push(format!("among: {{ {} }}", all.join(", ")));
     }
     if uses.me {
         context.push("me: Person".into());

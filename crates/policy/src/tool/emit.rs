@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use bailiwick_model::Decimal;
 
+use super::among::{Among, CameFrom, FROM_NOWHERE};
 use super::expression::{Expression, Node};
 use super::lexer::Wrong;
 use super::parts::{Of, Parts, attributes, literal};
@@ -34,6 +35,8 @@ pub(crate) struct Uses {
     pub guarded: BTreeSet<Path>,
     /// Lists whose entries it counts.
     pub counted: BTreeSet<Path>,
+    /// What it asks of the lists that arguments were chosen from.
+    pub among: BTreeSet<Among>,
     /// True when it asks who the person is.
     pub me: bool,
     /// True when it asks how old relations are.
@@ -48,6 +51,7 @@ impl Uses {
         self.named.extend(other.named.iter().cloned());
         self.guarded.extend(other.guarded.iter().cloned());
         self.counted.extend(other.counted.iter().cloned());
+        self.among.extend(other.among.iter().cloned());
         self.known.extend(other.known.iter().cloned());
         self.me |= other.me;
         self.age |= other.age;
@@ -73,17 +77,38 @@ impl Emitted {
 }
 
 /// What may be named besides arguments.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Around {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Around<'a> {
     /// True when there are relations.
     pub relations: bool,
+    /// What arguments were chosen from.
+    pub from: &'a CameFrom,
+}
+
+impl Default for Around<'_> {
+    fn default() -> Self {
+        Self {
+            relations: false,
+            from: &FROM_NOWHERE,
+        }
+    }
 }
 
 /// Writes an expression for arguments of these kinds.
-pub(crate) fn emit(expression: &Expression, source: &str, fields: &Fields, around: Around) -> Result<Emitted, Wrong> {
+pub(crate) fn emit(
+    expression: &Expression,
+    source: &str,
+    fields: &Fields,
+    around: Around<'_>,
+) -> Result<Emitted, Wrong> {
     let mut emitter = Emitter {
-        parts: Parts { source, fields },
+        parts: Parts {
+            source,
+            fields,
+            from: around.from,
+        },
         around,
+        bounds: false,
         out: Emitted {
             text: String::new(),
             places: Vec::new(),
@@ -96,7 +121,9 @@ pub(crate) fn emit(expression: &Expression, source: &str, fields: &Fields, aroun
 
 struct Emitter<'a> {
     parts: Parts<'a>,
-    around: Around,
+    around: Around<'a>,
+    /// True where a computed bound may stand.
+    bounds: bool,
     out: Emitted,
 }
 
@@ -127,6 +154,9 @@ impl Emitter<'_> {
             self.put(&format!("context.counts[{}]", crate::cedar::quoted(&pointer(&path))));
             self.out.uses.counted.insert(path);
             return Ok(());
+        }
+        if let Some(among) = Among::read(of, self.around.from)? {
+            return self.among(among, span);
         }
         let is_known = self.parts.of_known(of).is_some();
         if let Some(path) = of.path().filter(|_| !is_known) {
@@ -213,7 +243,11 @@ impl Emitter<'_> {
                         _ => false,
                     };
                     if !whole {
-                        return Err(Wrong::at(side.span.clone(), NO_SUMS));
+                        let wrong = Wrong::at(side.span.clone(), NO_SUMS);
+                        return Err(match Among::read(side, self.around.from) {
+                            Ok(Some(_)) => wrong.hint("a share more is `.plus(\"10 %\")`, an amount more `.plus(20)`"),
+                            _ => wrong,
+                        });
                     }
                 }
                 self.put("(");
@@ -269,6 +303,44 @@ impl Emitter<'_> {
         self.out.uses.named.insert(path.to_vec());
         self.place(path);
         Ok(())
+    }
+
+    fn among(&mut self, among: Among, span: Range<usize>) -> Done {
+        let part = self.around.from.get(&among.argument);
+        if let Some(part) = part.filter(|part| !part.place().split('/').any(|step| step == "*")) {
+            let message = format!(
+                "`{}` comes from `{part}`, where nothing stands beside it",
+                among.argument.join(".")
+            );
+            let hint = "what is chosen from a list comes from a place with `*`, as in `air/search#/flights/*`";
+            return Err(Wrong::at(span, message).hint(hint));
+        }
+        let place = among.place();
+        self.parts.known(&place, &span)?;
+        if among.is_whole(self.parts.fields).is_none() {
+            let told = at(self.parts.fields, &place).map_or_else(String::new, |(shape, _)| shape.told());
+            let message = format!(
+                "`{}` is {told}: only numbers have a least and a greatest",
+                place.join(".")
+            );
+            return Err(Wrong::at(span, message));
+        }
+        if among.is_bound() && !self.bounds {
+            let hint = "as in `args.flight.price <= among.flight.price.min.plus(\"10 %\")`";
+            return Err(Wrong::at(span, "a computed bound is compared by `<=`, or in a deny by `>`").hint(hint));
+        }
+        self.put(&format!("context.among[{}]", crate::cedar::quoted(&among.key())));
+        self.out.uses.among.insert(among);
+        Ok(())
+    }
+
+    /// Writes one side of a comparison, in which a computed bound may stand where `bounds` says so.
+    fn side(&mut self, of: &Expression, decimal: bool, bounds: bool) -> Done {
+        let is_bound = matches!(Among::read(of, self.around.from), Ok(Some(among)) if among.is_bound());
+        self.bounds = bounds && is_bound;
+        let done = self.part(of, decimal);
+        self.bounds = false;
+        done
     }
 
     fn place(&mut self, path: &[String]) {
@@ -458,17 +530,19 @@ impl Emitter<'_> {
                 }
             }
         }
+        // A bound is rounded down to what Cedar holds: what these two say of it stays the same.
+        let (on_the_left, on_the_right) = (matches!(sign, ">=" | "<"), matches!(sign, "<=" | ">"));
         if !decimal || method.is_empty() {
             self.put("(");
-            self.part(left, decimal)?;
+            self.side(left, decimal, on_the_left)?;
             self.put(&format!(" {sign} "));
-            self.part(right, decimal)?;
+            self.side(right, decimal, on_the_right)?;
             self.put(")");
             return Ok(());
         }
-        self.part(left, true)?;
+        self.side(left, true, on_the_left)?;
         self.put(&format!(".{method}("));
-        self.part(right, true)?;
+        self.side(right, true, on_the_right)?;
         self.put(")");
         Ok(())
     }

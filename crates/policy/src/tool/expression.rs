@@ -49,10 +49,15 @@ pub(crate) enum Node {
 impl Expression {
     /// The names behind `args`, where that is what this is: `args.a.b`.
     pub fn path(&self) -> Option<Vec<String>> {
+        self.behind("args")
+    }
+
+    /// The names behind a word, where that is what this is.
+    pub fn behind(&self, word: &str) -> Option<Vec<String>> {
         match &self.node {
-            Node::Variable(name) if name == "args" => Some(Vec::new()),
+            Node::Variable(name) if name == word => Some(Vec::new()),
             Node::Get(of, name) => {
-                let mut path = of.path()?;
+                let mut path = of.behind(word)?;
                 path.push(name.clone());
                 Some(path)
             }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use bailiwick_model::Decimal;
 
+use super::among::{Among, CameFrom, End, Measure};
 use super::emit::Path;
 use super::expression::{Expression, Node};
 use super::parts::{Parts, literal};
@@ -14,6 +15,12 @@ use super::shape::{Fields, Shape, at};
 
 /// Most ways to hold that are looked at; with more nothing is said.
 const WAYS: usize = 256;
+
+/// Ends the path of how many entries a list has.
+const COUNT: &str = "\0count";
+
+/// Ends the path of how many there were to choose from.
+const AT_LEAST_ONE: &str = "\0count from one";
 
 /// One thing that must hold.
 #[derive(Debug, Clone)]
@@ -82,8 +89,9 @@ impl Sign {
 pub(super) fn contradiction<'a>(
     of: &'a Expression,
     fields: &Fields,
+    from: &CameFrom,
 ) -> Option<(&'a Expression, Option<&'a Expression>)> {
-    let finder = Finder { fields };
+    let finder = Finder { fields, from };
     let ways = finder.ways(of, true)?;
     let mut first = None;
     for way in &ways {
@@ -99,6 +107,7 @@ pub(super) fn contradiction<'a>(
 
 struct Finder<'f> {
     fields: &'f Fields,
+    from: &'f CameFrom,
 }
 
 type Way<'a> = Vec<Must<'a>>;
@@ -148,6 +157,8 @@ impl Finder<'_> {
                     (Some(path), Some(value), ..) => Must::Compare(path, sign, value, of),
                     (_, _, Some(path), Some(value)) => Must::Compare(path, sign.turned(), value, of),
                     (_, Some(one), _, Some(other)) if !agrees(&other, sign, &one) => Must::Never(of),
+                    _ if self.is_past_the_end(left, sign, right) => Must::Never(of),
+                    _ if self.is_past_the_end(right, sign.turned(), left) => Must::Never(of),
                     _ => Must::Unknown,
                 }
             }
@@ -158,15 +169,38 @@ impl Finder<'_> {
         }
     }
 
+    /// True for less than the least, or more than the greatest, of what it was chosen from.
+    fn is_past_the_end(&self, own: &Expression, sign: Sign, other: &Expression) -> bool {
+        let Ok(Some(among)) = Among::read(other, self.from) else {
+            return false;
+        };
+        let of_it = own.path().is_some_and(|path| path == among.place());
+        match among.of {
+            Measure::End {
+                end: End::Least,
+                margin: None,
+                ..
+            } => of_it && sign == Sign::Less,
+            Measure::End { end: End::Greatest, .. } => of_it && sign == Sign::More,
+            _ => false,
+        }
+    }
+
     /// An argument, or the count of a list of them.
     fn place(&self, of: &Expression) -> Option<Path> {
         let parts = Parts {
             source: "",
             fields: self.fields,
+            from: self.from,
         };
+        if let Ok(Some(among)) = Among::read(of, self.from) {
+            let counts = among.of == Measure::Count;
+            let last = if counts { AT_LEAST_ONE } else { "" };
+            return Some(vec![format!("\0{}", among.key()), last.into()]);
+        }
         match parts.counts(of) {
             Some(mut path) => {
-                path.push("\0count".into());
+                path.push(COUNT.into());
                 Some(path)
             }
             None => of.path().filter(|path| !path.is_empty()),
@@ -209,11 +243,17 @@ impl Finder<'_> {
         path: &Path,
         all: &[(Sign, &Value, &'a Expression)],
     ) -> Option<(&'a Expression, Option<&'a Expression>)> {
-        let counted = path.last().is_some_and(|name| name == "\0count");
-        let whole = counted || matches!(at(self.fields, path), Some((Shape::Whole, _)));
+        let least = match path.last().map(String::as_str) {
+            Some(COUNT) => Some(0),
+            Some(AT_LEAST_ONE) => Some(1),
+            _ => None,
+        };
+        let least = least.map(|least| Value::Number(Decimal::from(least)));
+        let whole = least.is_some() || matches!(at(self.fields, path), Some((Shape::Whole, _)));
         for (place, (sign, value, part)) in all.iter().enumerate() {
-            let zero = Value::Number(Decimal::default());
-            if counted && !meet((*sign, value), (Sign::AtLeast, &zero), true) {
+            if let Some(least) = &least
+                && !meet((*sign, value), (Sign::AtLeast, least), true)
+            {
                 return Some((part, None));
             }
             for (other, against, with) in all.iter().take(place) {
@@ -336,7 +376,11 @@ mod tests {
             ("args.l.contains(\"x\") && args.a < 1", false),
         ] {
             let of = parse(text).unwrap();
-            assert_eq!(contradiction(&of, &fields).is_some(), never, "{text}");
+            assert_eq!(
+                contradiction(&of, &fields, &crate::tool::among::FROM_NOWHERE).is_some(),
+                never,
+                "{text}"
+            );
         }
     }
 }

@@ -5,13 +5,15 @@
 //! What the agent is told is the code and the names of arguments; the texts here are for the person.
 //! Not here: how layers are put together (`combine`), totals (`mediator`), handles and results (`tools`).
 
-use std::collections::BTreeMap;
-
 use bailiwick_model::{
     Argument, Code, Decision, Layer, Millis, Reason, Request, Resource, ToolName, Verb, Verdict, argument,
 };
 
-use super::terms::Terms;
+use cedar_policy::RestrictedExpression;
+
+use super::among::Among;
+use super::given::not_given;
+use super::terms::{Terms, given_with as args};
 use super::view::{Misfit, View, view};
 use super::when::Compiled;
 use crate::policy::Policy;
@@ -24,14 +26,6 @@ pub(crate) struct Circumstances {
     pub now: Option<Millis>,
     /// True when nothing that is known of people counts.
     pub without_people: bool,
-}
-
-/// Nothing is given with it.
-static NOTHING: BTreeMap<String, Argument> = BTreeMap::new();
-
-/// What is given with a call.
-fn args(request: &Request) -> &BTreeMap<String, Argument> {
-    request.args().unwrap_or(&NOTHING)
 }
 
 impl Policy {
@@ -86,6 +80,7 @@ impl Policy {
                 names.extend(own.map(Into::into));
             }
         }
+        let mut names: Vec<String> = names.into_iter().map(|name| self.told_of(tool, name)).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -145,9 +140,21 @@ impl Policy {
     ) -> Result<Seen, Misfit> {
         let fields = terms.compiled.get(tool).map(|(_, fields)| fields);
         let fields = fields.ok_or_else(|| Misfit::of(&[], "belongs to a tool that is not pinned"))?;
+        if let Some(misfit) = not_given(&terms.from, request, args(request)) {
+            return Err(misfit);
+        }
         let relations = self.relations();
         let known = |kind, id: &str| relations.and_then(|relations| relations.uid(kind, id));
         let View { mut pairs, mut named } = view(args(request), fields, &compiled.uses, &known)?;
+        if !compiled.uses.among.is_empty() {
+            let mut among = Vec::new();
+            for one in &compiled.uses.among {
+                let entries = entries(terms, one, request);
+                among.push((one.key(), one.handed_in(fields, args(request), entries)?));
+            }
+            let among = RestrictedExpression::new_record(among).map_err(|_| Misfit::of(&[], "is asked twice"))?;
+            pairs.push(("among".into(), among));
+        }
         let entities = match relations {
             None => Vec::new(),
             Some(relations) => {
@@ -162,14 +169,14 @@ impl Policy {
                         text: "nobody among the people is the one for whom the task runs".into(),
                     })?;
                     named.insert((Kind::Person, id));
-                    pairs.push(("me".into(), cedar_policy::RestrictedExpression::new_entity_uid(uid)));
+                    pairs.push(("me".into(), RestrictedExpression::new_entity_uid(uid)));
                 }
                 if compiled.uses.age {
                     let now = circumstances.now.unwrap_or(relations.read_at);
                     let age = now.0.saturating_sub(relations.read_at.0) / 1000;
                     let age = i64::try_from(age).unwrap_or(i64::MAX);
-                    let age = cedar_policy::RestrictedExpression::new_long(age);
-                    let age = cedar_policy::RestrictedExpression::new_record([("age".to_owned(), age)]);
+                    let age = RestrictedExpression::new_long(age);
+                    let age = RestrictedExpression::new_record([("age".to_owned(), age)]);
                     pairs.push(("relations".into(), age.map_err(|_| Misfit::of(&[], "has no age"))?));
                 }
                 named.extend(compiled.uses.known.iter().map(|(kind, id, _)| (*kind, id.clone())));
@@ -231,6 +238,12 @@ impl Policy {
                 continue;
             }
             let names: Vec<String> = part.names.iter().cloned().collect();
+            let fields = terms.compiled.get(tool).map(|(_, fields)| fields);
+            let measured = part.among.iter().filter_map(|one| {
+                let entries = entries(terms, one, request);
+                let number = one.measured(fields?, args(request), entries).ok()?;
+                Some(format!("{one} is {number}"))
+            });
             let values = part.names.iter().map(|name| {
                 let value = super::view::value_at(args(request), &super::terms::path_of(name));
                 let value = value.map_or_else(|| "missing".to_owned(), |value| clipped(&value.to_string()));
@@ -241,7 +254,7 @@ impl Policy {
                 text: format!(
                     "`{}` does not hold: {}",
                     part.text,
-                    values.collect::<Vec<_>>().join(", ")
+                    values.chain(measured).collect::<Vec<_>>().join(", ")
                 ),
             });
         }
@@ -369,7 +382,7 @@ impl Policy {
 /// What Cedar is handed besides the request.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    pub pairs: Vec<(String, cedar_policy::RestrictedExpression)>,
+    pub pairs: Vec<(String, RestrictedExpression)>,
     pub entities: Vec<cedar_policy::Entity>,
 }
 
@@ -379,7 +392,14 @@ pub(crate) fn breach(rule: &Rule, request: &Request) -> Option<Misfit> {
         return None;
     };
     let terms = rule.terms.as_deref()?;
-    terms.breach(tool, args(request), rule.limits())
+    terms.breach(tool, request, rule.limits())
+}
+
+/// What an argument was chosen from.
+fn entries<'a>(terms: &Terms, among: &Among, request: &'a Request) -> &'a [Argument] {
+    let part = terms.from.get(&among.argument);
+    let entries = part.and_then(|part| request.chosen_from(&among.argument.join("."), part));
+    entries.unwrap_or_default()
 }
 
 /// An amount that cannot be counted.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use bailiwick_model::{ToolName, read_server};
 use serde_json::Value;
 
-use super::shape::{Fields, fields_of};
+use super::shape::{Fields, Shape, fields_of};
 
 /// Largest lock, in bytes.
 const MAX: usize = 32 << 20;
@@ -26,6 +26,8 @@ pub(crate) struct Lock {
 pub(crate) struct Pinned {
     /// Its arguments; why they cannot be read, where they cannot.
     pub arguments: Result<Fields, &'static str>,
+    /// What it answers; why that is not known, where it is not.
+    pub answer: Result<Shape, &'static str>,
 }
 
 impl Lock {
@@ -50,7 +52,11 @@ impl Lock {
                 let schema = pinned.pointer("/definition/inputSchema");
                 let schema = schema.ok_or_else(|| format!("`{tool}` has no `definition` with an `inputSchema`"))?;
                 let arguments = fields_of(schema);
-                lock.tools.insert(tool, Pinned { arguments });
+                let answer = match pinned.pointer("/definition/outputSchema") {
+                    Some(schema) => fields_of(schema).map(Shape::Fields),
+                    None => Err("its definition has no `outputSchema`"),
+                };
+                lock.tools.insert(tool, Pinned { arguments, answer });
             }
         }
         Ok(lock)

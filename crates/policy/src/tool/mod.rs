@@ -6,9 +6,11 @@
 //! Trust: rules are people's; schemas are servers', pinned by a person; arguments are the agent's.
 //! Not here: schemas in full, handles and results (`tools`), totals (`mediator`).
 
+mod among;
 pub(crate) mod check;
 pub(crate) mod emit;
 pub(crate) mod expression;
+pub(crate) mod given;
 mod hold;
 pub(crate) mod judging;
 pub(crate) mod lexer;

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use bailiwick_model::Decimal;
 
+use super::among::{Among, CameFrom};
 use super::emit::Path;
 use super::expression::{Expression, Node};
 use super::lexer::Wrong;
@@ -77,6 +78,8 @@ impl Of {
 pub(super) struct Parts<'a> {
     pub source: &'a str,
     pub fields: &'a Fields,
+    /// What arguments were chosen from.
+    pub from: &'a CameFrom,
 }
 
 impl Parts<'_> {
@@ -95,6 +98,13 @@ impl Parts<'_> {
                 (Kind::Thing, "owner" | "case_of") => Of::Known(Kind::Person),
                 (kind, name) if attributes(kind).contains(&name) => Of::Text,
                 _ => Of::Other,
+            };
+        }
+        if let Ok(Some(among)) = Among::read(of, self.from) {
+            return match among.is_whole(self.fields) {
+                Some(true) => Of::Whole,
+                Some(false) => Of::Decimal,
+                None => Of::Other,
             };
         }
         if let Some(path) = of.path() {

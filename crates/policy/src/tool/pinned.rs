@@ -10,9 +10,10 @@ use std::sync::Arc;
 use bailiwick_model::{Act, Argument, Layer, ResourcePattern, TaskId, ToolName, Verdict};
 
 use super::emit::{Around, Path};
+use super::given::{field_at, giving};
 use super::lexer::Wrong;
 use super::lock::Lock;
-use super::shape::{Field, Fields, Kind, Shape, at};
+use super::shape::{Fields, Kind, Shape, at};
 use super::terms::{Terms, path_of};
 use super::written::ToolTable;
 use crate::diagnostic::{Diagnostic, Place, Severity, suggest};
@@ -112,6 +113,23 @@ impl Loader<'_> {
                 }
                 Err(_) => continue,
             };
+            let place_of_name = |path: &Path| {
+                let name = path.join(".");
+                let mut names = table.names.iter();
+                names.find(|(own, _)| *own == name).map_or(head, |(_, place)| *place)
+            };
+            let given = match giving(fields, &terms.from, lock, &self.rules) {
+                // While pinning, what gives may not be pinned yet.
+                Err(_) if self.sources.pinning => continue,
+                given => given,
+            };
+            let fields = match &given {
+                Ok(fields) => fields,
+                Err((path, (says, hint))) => {
+                    let message = format!("`{}` {says}", path.join("."));
+                    return self.fault(table, place_of_name(path), &message, hint.clone());
+                }
+            };
             for (name, place) in &table.names {
                 if let Some((message, hint)) = unknown(fields, &path_of(name), tool) {
                     return self.fault(table, *place, &message, hint);
@@ -120,22 +138,13 @@ impl Loader<'_> {
             let fields = match referring(fields, &terms.refers) {
                 Ok(fields) => fields,
                 Err((path, says)) => {
-                    let name = path.join(".");
-                    let place = table
-                        .names
-                        .iter()
-                        .find(|(own, _)| *own == name)
-                        .map_or(head, |(_, place)| *place);
-                    return self.fault(table, place, &format!("`{name}` {says}"), None);
+                    let message = format!("`{}` {says}", path.join("."));
+                    return self.fault(table, place_of_name(&path), &message, None);
                 }
             };
             if let Some(totals) = &mut rule.capability.constraints.limits.totals {
                 for sum in &mut totals.sums {
-                    let place = table
-                        .names
-                        .iter()
-                        .find(|(own, _)| *own == sum.argument)
-                        .map_or(head, |(_, place)| *place);
+                    let place = place_of_name(&path_of(&sum.argument));
                     if let Some((shape, _)) = at(&fields, &path_of(&sum.argument))
                         && !matches!(shape, Shape::Whole | Shape::Number)
                     {
@@ -150,6 +159,7 @@ impl Loader<'_> {
             let Some(when) = terms.when.clone() else { continue };
             let around = Around {
                 relations: relations.is_some(),
+                from: &terms.from,
             };
             match when.compile(tool, &fields, around).and_then(|compiled| {
                 let unknown = compiled.uses.known.iter().find(|(kind, id, _)| {
@@ -278,16 +288,4 @@ fn referring(fields: &Fields, refers: &BTreeMap<Path, Kind>) -> Result<Fields, (
         }
     }
     Ok(fields)
-}
-
-fn field_at<'a>(fields: &'a mut Fields, path: &[String]) -> Option<&'a mut Field> {
-    let (first, rest) = path.split_first()?;
-    let field = fields.get_mut(first)?;
-    if rest.is_empty() {
-        return Some(field);
-    }
-    match &mut field.shape {
-        Shape::Fields(inner) => field_at(inner, rest),
-        _ => None,
-    }
 }

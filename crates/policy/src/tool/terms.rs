@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use bailiwick_model::{Argument, Decimal, Limits, Obligation, ToolDuty, ToolName};
+use bailiwick_model::{AnswerPart, Argument, Decimal, Limits, Obligation, Request, ToolDuty, ToolName};
 
-use super::emit::Path;
+use super::among::CameFrom;
+use super::emit::{Path, pointer};
+use super::given::not_given;
 use super::shape::{Fields, Kind};
 use super::view::{Misfit, kind, value_at};
 use super::when::{Compiled, When};
@@ -26,6 +28,8 @@ pub(crate) struct Terms {
     pub any: BTreeSet<Path>,
     /// Arguments that are ids of people, teams or things.
     pub refers: BTreeMap<Path, Kind>,
+    /// Arguments that take what another tool gave, by a handle.
+    pub from: CameFrom,
     /// True when a call must say why it is made.
     pub record_reason: bool,
     /// True when the person is told.
@@ -64,7 +68,7 @@ pub(crate) struct ArgumentLimit {
 impl Terms {
     /// True when nothing is said of arguments: the rule admits any.
     pub fn admits_all(&self) -> bool {
-        self.when.is_none() && !self.closed && self.limits.is_empty()
+        self.when.is_none() && !self.closed && self.limits.is_empty() && self.from.is_empty()
     }
 
     /// True when the condition on this tool asks about people.
@@ -82,7 +86,11 @@ impl Terms {
     }
 
     /// Why the rule does not admit these arguments, as far as that stands in no condition.
-    pub fn breach(&self, tool: &ToolName, args: &BTreeMap<String, Argument>, limits: &Limits) -> Option<Misfit> {
+    pub fn breach(&self, tool: &ToolName, request: &Request, limits: &Limits) -> Option<Misfit> {
+        let args = given_with(request);
+        if let Some(misfit) = not_given(&self.from, request, args) {
+            return Some(misfit);
+        }
         for (path, limit) in &self.limits {
             if let Some(says) = limit.breach(value_at(args, path)) {
                 return Some(Misfit::of(path, &says));
@@ -98,7 +106,8 @@ impl Terms {
 
     /// The arguments that the rule speaks of.
     fn listed(&self, tool: &ToolName, limits: &Limits) -> BTreeSet<Path> {
-        let mut listed: BTreeSet<Path> = self.any.iter().chain(self.limits.keys()).cloned().collect();
+        let listed = self.any.iter().chain(self.limits.keys()).chain(self.from.keys());
+        let mut listed: BTreeSet<Path> = listed.cloned().collect();
         if let Some((compiled, _)) = self.compiled.get(tool) {
             let uses = &compiled.uses;
             listed.extend(uses.named.iter().chain(&uses.guarded).chain(&uses.counted).cloned());
@@ -124,8 +133,9 @@ impl Terms {
             let paths = self.present.clone();
             duties.push(Obligation::Tool(ToolDuty::Present { paths }));
         }
-        if !self.reveal.is_empty() {
-            let paths = self.reveal.clone();
+        if !self.reveal.is_empty() || !self.from.is_empty() {
+            let from = self.from.keys().map(|path| pointer(path));
+            let paths = self.reveal.iter().cloned().chain(from).collect();
             duties.push(Obligation::Tool(ToolDuty::Reveal { paths }));
         }
         if let Some(most) = self.tokens {
@@ -136,6 +146,14 @@ impl Terms {
         }
         duties
     }
+}
+
+/// Nothing is given with it.
+static NOTHING: BTreeMap<String, Argument> = BTreeMap::new();
+
+/// What is given with a call.
+pub(crate) fn given_with(request: &Request) -> &BTreeMap<String, Argument> {
+    request.args().unwrap_or(&NOTHING)
 }
 
 /// Reads the name of an argument, with dots between names within each other.
@@ -307,6 +325,8 @@ impl fmt::Display for Terms {
         if !any.is_empty() {
             parts.push(format!("any {}", any.join(", ")));
         }
+        let from = |(path, part): (&Path, &AnswerPart)| format!("`{}` chosen from `{part}`", path.join("."));
+        parts.extend(self.from.iter().map(from));
         let refers = |(path, kind): (&Path, &Kind)| format!("`{}` is the id of a {}", path.join("."), kind.as_str());
         parts.extend(self.refers.iter().map(refers));
         parts.extend(self.record_reason.then(|| "the reason is recorded".to_owned()));

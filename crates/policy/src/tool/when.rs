@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use bailiwick_model::ToolName;
 
+use super::among::Among;
 use super::check::check;
 use super::emit::{Around, Uses, emit};
 use super::expression::{Expression, parse};
@@ -39,6 +40,8 @@ pub(crate) struct Part {
     pub text: String,
     /// The arguments that it speaks of.
     pub names: BTreeSet<String>,
+    /// What it asks of the lists that they were chosen from.
+    pub among: BTreeSet<Among>,
 }
 
 impl When {
@@ -50,10 +53,10 @@ impl When {
     }
 
     /// The condition for a tool with these arguments.
-    pub fn compile(&self, tool: &ToolName, fields: &Fields, around: Around) -> Result<Compiled, Wrong> {
+    pub fn compile(&self, tool: &ToolName, fields: &Fields, around: Around<'_>) -> Result<Compiled, Wrong> {
         let whole = emit(&self.expression, &self.text, fields, around)?;
         check(&whole, tool, fields)?;
-        if let Some((part, against)) = contradiction(&self.expression, fields) {
+        if let Some((part, against)) = contradiction(&self.expression, fields, around.from) {
             let word = |of: &Expression| self.text.get(of.span.clone()).unwrap_or("").to_owned();
             let message = match against {
                 Some(against) => format!("`{}` can never hold beside `{}`", word(part), word(against)),
@@ -66,10 +69,13 @@ impl When {
         for conjunct in self.expression.conjuncts() {
             let own = emit(conjunct, &self.text, fields, around)?;
             let paths = own.uses.named.iter().chain(&own.uses.guarded).chain(&own.uses.counted);
+            let paths = paths.chain(own.uses.among.iter().map(|among| &among.argument));
+            let names = paths.map(|path| path.join(".")).collect();
             parts.push(Part {
                 cedar: own.text,
                 text: self.text.get(conjunct.span.clone()).unwrap_or("").to_owned(),
-                names: paths.map(|path| path.join(".")).collect(),
+                names,
+                among: own.uses.among,
             });
         }
         Ok(Compiled {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bailiwick_model::{
-    Act, Argument, Decimal, Span as TotalSpan, Sum, ToolPattern, Totals, Verb, VerbPattern, Verdict,
+    Act, AnswerPart, Argument, Decimal, Span as TotalSpan, Sum, ToolPattern, Totals, Verb, VerbPattern, Verdict,
 };
 use toml_edit::{Item, TableLike, Value};
 
@@ -37,13 +37,14 @@ const KEYS: &[&str] = &[
     "cap",
     "present",
     "refers",
+    "from",
     "reason",
     "allows",
     "denies",
 ];
 
 /// What of it a deny can say.
-const OF_DENIES: &[&str] = &["name", "effect", "when", "refers", "reason", "allows", "denies"];
+const OF_DENIES: &[&str] = &["name", "effect", "when", "refers", "from", "reason", "allows", "denies"];
 
 /// What must still be held against what is pinned.
 #[derive(Debug, Clone)]
@@ -239,6 +240,25 @@ impl Reader<'_> {
                         }
                     }
                 }),
+                "from" => self.table(item, key, span, |reader, table| {
+                    for (name, item) in table.iter() {
+                        let span = table.key(name).and_then(|key| key.span());
+                        names.push((name.to_owned(), reader.place(span.as_ref())));
+                        let Some((text, span)) = reader.text_of(item, name) else {
+                            continue;
+                        };
+                        match AnswerPart::parse(&text) {
+                            Ok(part) => {
+                                terms.from.insert(path_of(name), part);
+                            }
+                            Err(error) => {
+                                let hint =
+                                    format!("write the tool and the place: `{name} = \"air/search#/flights/*\"`");
+                                reader.error(span, &error.to_string(), Some(hint));
+                            }
+                        }
+                    }
+                }),
                 "reason" => reason = self.text_of(item, "reason").map(|(text, _)| text),
                 "allows" | "denies" => {
                     let inside = (key == "allows") == (effect != Verdict::Deny);
@@ -256,8 +276,16 @@ impl Reader<'_> {
         }
         terms.closed = match effect {
             Verdict::Deny => false,
-            _ => unlisted.unwrap_or(terms.when.is_some() || !terms.limits.is_empty()),
+            _ => unlisted.unwrap_or(terms.when.is_some() || !terms.limits.is_empty() || !terms.from.is_empty()),
         };
+        if effect == Verdict::Deny && terms.when.is_none() && !terms.from.is_empty() {
+            let hint = "say with `when` what is denied of it: what did not come from there is denied then, too";
+            self.error(
+                name_span.clone(),
+                "`from` says nothing in a deny without `when`",
+                Some(hint.into()),
+            );
+        }
         if self.diagnostics.len() > faults {
             return;
         }

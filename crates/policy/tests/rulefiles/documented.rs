@@ -4,7 +4,7 @@ use bailiwick_policy::Sources;
 
 use crate::mandates::under;
 use crate::tools::tools;
-use crate::{file, load, project, sources};
+use crate::{chosen, file, load, project, sources};
 
 const PAGE: &str = include_str!("../../../../docs/policy.md");
 
@@ -37,6 +37,10 @@ fn every_example_loads_or_is_refused_as_said() {
             }
             "toml tools" => {
                 tools(&text).unwrap_or_else(|wrong| panic!("{text}\n{wrong:#?}"));
+                counts[0] += 1;
+            }
+            "toml flights" => {
+                chosen::documented(&text).unwrap_or_else(|wrong| panic!("{text}\n{wrong:#?}"));
                 counts[0] += 1;
             }
             "toml mandate" => {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod brokers;
+mod chosen;
 mod commands;
 mod documented;
 mod git;

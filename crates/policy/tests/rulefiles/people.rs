@@ -176,6 +176,18 @@ fn p4_mistakes_about_people_are_told() {
             "is not a length of time",
         ),
         (
+            "[relations]\nfrom = \"file:p.toml\"\nrefresh = \"often\"",
+            "`refresh` is not a length of time",
+        ),
+        (
+            "[relations]\nfrom = \"file:p.toml\"\nrefresh = \"1 h\"\nstale_after = \"1 h\"",
+            "`refresh` is not less than `stale_after`",
+        ),
+        (
+            "[relations]\nfrom = \"http://people.test/all\"",
+            "is an address that others can read along with",
+        ),
+        (
             "[relations]\nfrom = \"file:p.toml\"\nme = \"e-77\"",
             "who is not among the people",
         ),

@@ -135,6 +135,32 @@ fn p4_what_a_secret_cannot_be_is_a_mistake() {
             "must be yes or no",
         ),
         ("fore = \"https://a.test/\"", "not a known key"),
+        (
+            "refresh = { url = \"https://a.test/token\" }",
+            "does not say where, or as whom",
+        ),
+        ("refresh = { client = \"x\" }", "does not say where, or as whom"),
+        (
+            "refresh = { url = \"http://a.test/token\", client = \"x\" }",
+            "an address that others can read along with",
+        ),
+        ("refresh = { url = \"a.test\", client = \"x\" }", "a.test"),
+        (
+            "refresh = { url = \"https://a.test/token\", client = \"x\", secret = \"env:B\" }",
+            "`secret` is not a known key",
+        ),
+        (
+            "refresh = { url = \"https://a.test/token\", client = \"x\", client_secret = \"nowhere\" }",
+            "is no place that a secret comes from",
+        ),
+        (
+            "refresh = { url = \"https://a.test/token\", client = \"ä\" }",
+            "`client` is one line of ASCII",
+        ),
+        (
+            "for = \"https://a.test/\"\nas = \"sigv4:s3/eu\"\nuser = \"AKIA0\"\nrefresh = { url = \"https://a.test/token\", client = \"x\" }",
+            "a key that signs is not renewed",
+        ),
     ] {
         let text = format!("extends = [\"coding\"]\n[secret.x]\nfrom = \"env:A\"\n{keys}\n");
         let wrong = load(&Sources {
@@ -153,4 +179,26 @@ fn p4_what_a_secret_cannot_be_is_a_mistake() {
             "extends = [\"coding\"]\n[secret.x]\nfrom = \"env:A\"\nfor = \"{ours}\"\nas = \"bearer\"\n"
         ));
     }
+}
+
+#[test]
+fn a_login_that_is_renewed_says_where_and_as_whom() {
+    let policy = policy(
+        "extends = [\"coding\"]\n[network]\nallow = [\"* https://api.test/**\"]\ndeny = [\"POST https://old.test/**\"]\n\
+         [secret.mail]\nfrom = \"keyring:mail\"\nfor = \"https://api.test/**\"\nas = \"bearer\"\n\
+         refresh = { url = \"https://login.test/token\", client = \"desk\", client_secret = \"env:PW\", scope = \"mail.read\" }\n",
+    );
+    let secret = &policy.settings().secrets["mail"];
+    let renewal = secret.renewal.as_ref().unwrap();
+    assert_eq!(
+        renewal.to_string(),
+        "renewed at https://login.test/token as desk for mail.read"
+    );
+    assert_eq!(renewal.client_secret.as_ref().unwrap().to_string(), "env:PW");
+    assert_eq!(injected(&policy, "GET https://api.test/x"), ["mail bearer"]);
+    // The line says where it is sent; a deny holds for that, too.
+    let url = |text: &str| bailiwick_model::HttpUrl::parse(text).unwrap();
+    let post = bailiwick_model::Method::parse("POST").unwrap();
+    assert!(!policy.denies_own(&post, &url("https://login.test/token")));
+    assert!(policy.denies_own(&post, &url("https://old.test/token")));
 }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod calls;
 #[cfg(test)]
+mod chosen;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod offers;

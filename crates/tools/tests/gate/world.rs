@@ -203,6 +203,7 @@ impl Plan {
             visible: visible.collect(),
             reasons: Vec::new(),
             altered: Vec::new(),
+            choosing: Vec::new(),
             limits: ServerLimits {
                 start_seconds: 5,
                 call_seconds: 5,
