@@ -83,7 +83,10 @@ pub fn calls(folder: &Path) {
 pub fn asked_file(kit: &mut Bailiwick) {
     calls(&kit.project());
     kit.write_home("asked/file", "some text\n");
-    kit.write("bailiwick.toml", "extends = [\"coding\"]\n[files]\nask = [\"~/asked\"]\n");
+    kit.write(
+        "bailiwick.toml",
+        "extends = [\"coding\"]\n[files]\nask = [\"~/asked\"]\n",
+    );
     kit.run(&["trust"]).ok();
     kit.run(&["grants", "give", "read ~/asked/**", "--for", "1 h"]).ok();
 }

@@ -67,7 +67,11 @@ pub fn survey() -> Survey {
     let root = geteuid().is_root();
     let namespaces = tried(|| enter_namespaces().is_ok());
     let proc = tried(|| enter_namespaces().is_ok() && in_child(new_proc));
-    let seccomp = tried(|| Filters::agent(HeldCalls::default()).and_then(|filters| filters.lay()).is_ok());
+    let seccomp = tried(|| {
+        Filters::agent(HeldCalls::default())
+            .and_then(|filters| filters.lay())
+            .is_ok()
+    });
     let held = tried(holds_calls);
     let idmap = root && tried(hands_over);
     let group = limits::delegated();

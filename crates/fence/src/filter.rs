@@ -110,7 +110,11 @@ impl Filters {
     /// The filters of an agent at level `namespace`: the first of them asks a supervisor about what gets a name or may be
     /// written, about connections, and as `held` says.
     pub(crate) fn agent(held: HeldCalls) -> Result<Self, LaunchFault> {
-        let watched = NAMING.iter().chain(OLDER_NAMING).chain(CONNECTING).chain(held.starting());
+        let watched = NAMING
+            .iter()
+            .chain(OLDER_NAMING)
+            .chain(CONNECTING)
+            .chain(held.starting());
         let watched = watched.map(|call| (*call, Answer::Watch));
         let opening = OPENING.iter().map(|(call, flags)| match held.strict {
             true => (*call, Answer::Watch),

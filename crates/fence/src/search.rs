@@ -147,7 +147,9 @@ impl<'a> Wanted<'a> {
     /// No pattern.
     fn nothing(tree: &Tree, targets: &[&AbsPath]) -> Self {
         let top = inside(&tree.target);
-        let below = targets.iter().filter(|target| tree.target.holds(target) && ***target != tree.target);
+        let below = targets
+            .iter()
+            .filter(|target| tree.target.holds(target) && ***target != tree.target);
         let below = below.filter_map(|target| inside(target).strip_prefix(&top).map(Path::to_path_buf).ok());
         Self {
             inner: below.collect(),
