@@ -297,7 +297,7 @@ fn p8_a_question_is_answered_at_the_terminal_of_its_run() {
     let url = origin.url("/x");
     // The agent writes all the while, and tries to draw over the question.
     let agent = format!(
-        "(while sleep 0.1; do printf \"\\033[2J\\033[Hnothing to see\\n\"; done) & curl -s -m 60 -o /dev/null -w \"came to %{{http_code}}\\n\" {url}; kill $!; wait"
+        "(while sleep 0.1; do printf \"\\033[2J\\033[Hnothing to see\\n\"; done) & code=$(curl -s -m 60 -o /dev/null -w \"%{{http_code}}\" {url}); kill $!; wait; echo \"came to $code\""
     );
     let line = format!("'{}' run -q -- sh -c '{agent}' < /dev/null", kit.program());
     for (place, (word, code)) in [("yes", "200"), ("no: not that host", "403"), ("more: why?", "403")]
