@@ -5,7 +5,7 @@
 //! thread is seized while it waits, and stops in its new program before the first instruction: there words, variables and
 //! file must be what was judged, or the program ends. A trace is needed for that, hence where starts are judged nobody
 //! inside traces or writes into another's memory.
-//! Where no rule tells programs apart, starts go on untouched.
+//! Where no rule tells programs apart, starts are not held at all (`filter`).
 //! Trust: all of it is the agent's. Not here: what words mean (`Reading`), who may (`mediator`).
 //! See: execve(2), ptrace(2), `load_script` in the kernel's `fs/binfmt_script.c`.
 
@@ -239,9 +239,6 @@ fn reader_in(bytes: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
 
 impl Supervisor {
     pub(super) fn start(self: &Arc<Self>, caller: &Caller, places: Places) -> Result<Done, Errno> {
-        if self.charge.judged == Judged::Nothing {
-            return Ok(Done::GoOn);
-        }
         // The first start is this fence's own doing: nobody else runs yet.
         if !self.begun.load(Ordering::Acquire) {
             return self.follow(caller, |_| true, |_| true).map(|_| Done::Later);
