@@ -22,6 +22,7 @@ mod own;
 mod papers;
 mod people;
 mod places;
+mod private_file;
 mod promises;
 mod protocol;
 mod terminal;

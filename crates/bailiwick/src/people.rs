@@ -5,7 +5,7 @@
 //! Trust: the source is the person's; what was read from an address lies in the state folder, which is in no fence.
 //! Not here: reading an address, and reading anew while a task runs (`daemon::relations`).
 
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use bailiwick_model::{AbsPath, Digest, HttpUrl, Millis, Request, Resource, TaskId, Verb, Verdict};
@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use crate::context::{Context, read_rule_file};
 use crate::failure::Failure;
 use crate::places::Places;
+use crate::private_file;
 
 /// Largest text that is kept, in bytes: what it says, as JSON.
 const MAX_KEPT: u64 = 16 * 1024 * 1024;
@@ -61,7 +62,8 @@ pub fn source(context: &Context) -> Result<Option<(Source, RelationsFrom, Policy
     Ok(Some((source, relations, policy)))
 }
 
-fn text(name: String, text: String, read_at: Millis) -> RelationsText {
+/// A text as it was read: under this name, at this time.
+pub fn text(name: String, text: String, read_at: Millis) -> RelationsText {
     RelationsText {
         file: SourceFile { name, text },
         read_at,
@@ -115,7 +117,6 @@ pub fn last_read(places: &Places, url: &HttpUrl) -> Option<RelationsText> {
 
 /// Keeps what was read from an address; what it is then.
 pub fn keep(places: &Places, url: &HttpUrl, found: String, read_at: Millis) -> std::io::Result<RelationsText> {
-    use std::io::Write as _;
     let kept = Kept {
         url: url.to_string(),
         read_at,
@@ -125,13 +126,6 @@ pub fn keep(places: &Places, url: &HttpUrl, found: String, read_at: Millis) -> s
         .recursive(true)
         .mode(0o700)
         .create(places.relations())?;
-    let place = place_of(places, url);
-    let fresh = place.with_extension(format!("{}.new", std::process::id()));
-    let _ = std::fs::remove_file(&fresh);
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.create_new(true).write(true).mode(0o600).open(&fresh)?;
-    file.write_all(serde_json::to_string(&kept)?.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, &place)?;
+    private_file::put(&place_of(places, url), serde_json::to_string(&kept)?.as_bytes())?;
     Ok(text(kept.url, kept.text, kept.read_at))
 }

@@ -12,14 +12,7 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bailiwick_testkit::{Answer, Bailiwick, Origin, at_level_process};
-
-fn kits() -> Vec<Bailiwick> {
-    if at_level_process() {
-        return vec![Bailiwick::as_ordinary_user()];
-    }
-    vec![Bailiwick::new(), Bailiwick::as_ordinary_user()]
-}
+use bailiwick_testkit::{Answer, Bailiwick, Origin, kits};
 
 /// The desk of `examples/benefits`, with what its rules say of relations.
 fn desk(kit: &Bailiwick, relations: &str) -> PathBuf {

@@ -11,15 +11,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bailiwick_testkit::{Answer, Bailiwick, Heard, Origin, at_level_process};
-
-/// The product as whoever runs the test, and as an ordinary user. Root has no fence of level `process`.
-fn kits() -> Vec<Bailiwick> {
-    if at_level_process() {
-        return vec![Bailiwick::as_ordinary_user()];
-    }
-    vec![Bailiwick::new(), Bailiwick::as_ordinary_user()]
-}
+use bailiwick_testkit::{Answer, Bailiwick, Heard, Origin, kits};
 
 /// What the token service knows.
 struct Known {

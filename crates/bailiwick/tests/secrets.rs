@@ -13,15 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bailiwick_testkit::{Answer, Bailiwick, Done, Heard, Origin, Root, at_level_process, finish, is_root, skip};
-
-/// The product as whoever runs the test, and as an ordinary user. Root has no fence of level `process`.
-fn kits() -> Vec<Bailiwick> {
-    if at_level_process() {
-        return vec![Bailiwick::as_ordinary_user()];
-    }
-    vec![Bailiwick::new(), Bailiwick::as_ordinary_user()]
-}
+use bailiwick_testkit::{Answer, Bailiwick, Done, Heard, Origin, Root, at_level_process, finish, is_root, kits, skip};
 
 fn rules(kit: &Bailiwick, text: &str) {
     kit.write("bailiwick.toml", &format!("extends = [\"coding\"]\n{text}"));

@@ -30,7 +30,7 @@ pub use chromium::{Chromium, Look, Tab};
 pub use dns::DnsSink;
 pub use git_server::GitServer;
 pub use origin::{Listener, Origin};
-pub use product::{Bailiwick, Done, at_level_process, finish, level};
+pub use product::{Bailiwick, Done, at_level_process, finish, kits, level};
 pub use registries::registries;
 pub use root::Root;
 pub use scripted_model::{ModelRequest, ScriptedModel, Turn};

@@ -258,6 +258,14 @@ pub fn at_level_process() -> bool {
     level().as_deref() == Some("process")
 }
 
+/// The product as whoever runs the test, and as an ordinary user. Root has no fence of level `process`.
+pub fn kits() -> Vec<Bailiwick> {
+    if at_level_process() {
+        return vec![Bailiwick::as_ordinary_user()];
+    }
+    vec![Bailiwick::new(), Bailiwick::as_ordinary_user()]
+}
+
 impl Default for Bailiwick {
     fn default() -> Self {
         Self::new()

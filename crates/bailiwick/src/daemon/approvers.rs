@@ -7,8 +7,6 @@
 //! Not here: the socket of other users (`colleagues`), who may answer about what (`policy`), showing questions.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -20,6 +18,7 @@ use totp_rs::{Builder, Secret, Totp};
 use zeroize::Zeroizing;
 
 use super::lock;
+use crate::private_file;
 
 /// Seconds for which a code is good (RFC 6238, section 5.2); the one before and the one after it are taken too.
 const STEP: u64 = 30;
@@ -170,13 +169,7 @@ impl Approvers {
     fn put(&self, kept: &mut Kept, new: Kept) -> Result<(), ApproverFault> {
         let write = || -> std::io::Result<()> {
             let bytes = Zeroizing::new(serde_json::to_vec_pretty(&new).map_err(std::io::Error::other)?);
-            let fresh = self.file.with_extension("new");
-            let _ = std::fs::remove_file(&fresh);
-            let mut options = std::fs::OpenOptions::new();
-            let mut file = options.write(true).create_new(true).mode(0o600).open(&fresh)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            std::fs::rename(&fresh, &self.file)
+            private_file::put(&self.file, &bytes)
         };
         write().map_err(|e| ApproverFault::Io(e.to_string()))?;
         *kept = new;

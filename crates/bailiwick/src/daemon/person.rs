@@ -343,7 +343,6 @@ fn publish(daemon: &Daemon, task: TaskId, port: Published) -> PersonAnswer {
         .map_or_else(PersonAnswer::Failed, |()| PersonAnswer::Done)
 }
 
-/// Runs a task on this connection. When the connection closes, a task that is tied to it ends; another goes on.
 /// The command that ordered a task.
 struct Command<'a> {
     channel: &'a mut Channel,
@@ -365,6 +364,7 @@ impl task::Orderer for Command<'_> {
     }
 }
 
+/// Runs a task on this connection. When the connection closes, a task that is tied to it ends; another goes on.
 fn run(daemon: &Arc<Daemon>, mut channel: Channel, order: &RunOrder) -> Result<(), Ended> {
     let descriptors = std::iter::from_fn(|| channel.take().ok()).collect();
     let mut command = Command {

@@ -40,15 +40,19 @@ fn refresh(of: &RelationsFrom) -> u64 {
     of.refresh.unwrap_or(stale)
 }
 
+/// True while a text need not be read anew: `every` is in seconds.
+fn is_new(daemon: &Daemon, text: &RelationsText, every: u64) -> bool {
+    daemon.clock.now().0.saturating_sub(text.read_at.0) / 1000 < every
+}
+
 /// The place with what an address says of people: as it was last read where that is not long ago, else read now.
 pub fn at_start(daemon: &Daemon, context: Context, environment: &[(String, String)]) -> Result<Context, Failure> {
     let Some((Source::Address(url), of, policy)) = people::source(&context)? else {
         return Ok(context);
     };
-    let now = daemon.clock.now().0;
-    let is_new = |text: &RelationsText| now.saturating_sub(text.read_at.0) / 1000 < refresh(&of);
     let mut context = context;
-    if context.sources.relations.as_ref().is_some_and(is_new) {
+    let known = context.sources.relations.as_ref();
+    if known.is_some_and(|text| is_new(daemon, text, refresh(&of))) {
         return Ok(context);
     }
     match read(daemon, &context, None, &url, &policy, environment) {
@@ -87,14 +91,7 @@ fn read(
         (Fetched::Renewed { .. } | Fetched::Refused { .. }, _) => return Err("it answered something else".into()),
     };
     let mut tried = context.clone();
-    tried.sources.relations = Some(RelationsText {
-        file: bailiwick_policy::SourceFile {
-            name: url.to_string(),
-            text: text.clone(),
-        },
-        read_at,
-        user: crate::places::account().map(|account| account.name).unwrap_or_default(),
-    });
+    tried.sources.relations = Some(people::text(url.to_string(), text.clone(), read_at));
     tried.load().map_err(|failure| failure.message)?;
     people::keep(&daemon.places, url, text, read_at).map_err(|e| format!("it cannot be kept: {e}"))
 }
@@ -177,9 +174,8 @@ impl Watching {
             Source::File(place) => people::in_file(place).map_err(|failure| failure.message)?,
             Source::Address(url) => {
                 // Another task of the same rules may just have read it.
-                let now = daemon.clock.now().0;
-                let is_new = |text: &RelationsText| now.saturating_sub(text.read_at.0) / 1000 < self.every;
-                match people::last_read(&daemon.places, url).filter(is_new) {
+                let last = people::last_read(&daemon.places, url);
+                match last.filter(|text| is_new(&daemon, text, self.every)) {
                     Some(found) => found,
                     None => {
                         let policy = daemon.compile(&self.context).map_err(|failure| failure.message)?;

@@ -9,9 +9,9 @@
 //! Not here: the request (`fetcher`), who may use the secret (`mediator`).
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use zeroize::Zeroizing;
 
 use super::fetcher::For;
 use super::{Daemon, lock, secret};
+use crate::private_file;
 
 /// How long before its end an access token is renewed; a quarter of its time where that is less.
 const MARGIN: Duration = Duration::from_secs(60);
@@ -251,23 +252,9 @@ impl Renewals {
 
     /// Puts a refresh token in the place of the one before it: whole, or not at all.
     fn keep(&self, name: &str, kept: &Kept) -> std::io::Result<()> {
-        let (path, fresh) = (self.file(name), self.folder.join(format!("{name}.new")));
         let text = Zeroizing::new(serde_json::to_string(kept)?);
-        let _ = std::fs::remove_file(&fresh);
-        let mut file = std::fs::OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(&fresh)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, &path)?;
-        synced(&self.folder)
+        private_file::put(&self.file(name), text.as_bytes())
     }
-}
-
-fn synced(folder: &Path) -> std::io::Result<()> {
-    std::fs::File::open(folder)?.sync_all()
 }
 
 /// The same for all that is renewed with the same token, at the same place, as the same client.
