@@ -282,10 +282,10 @@ mod tests {
 
     fn result() -> CallToolResult {
         let value =
-            json!({"name": "Ann", "salary": 5000, "items": [{"id": 1, "tags": [1, 2, 3]}, {"id": 2}, {"id": 3}]});
+            json!({"name": "Ann", "salary": 98765432, "items": [{"id": 1, "tags": [1, 2, 3]}, {"id": 2}, {"id": 3}]});
         let mut result = CallToolResult::success(vec![
             ContentBlock::text(value.to_string()),
-            ContentBlock::text("Ann earns 5000"),
+            ContentBlock::text("Ann earns 98765432"),
             ContentBlock::image("aGVsbG8=", "image/png"),
         ]);
         result.structured_content = Some(value);
@@ -301,7 +301,7 @@ mod tests {
         let mut result = result();
         duties.apply(&mut result, &Handles::default(), "hr/look").unwrap();
         let all = serde_json::to_string(&result).unwrap();
-        assert!(!all.contains("5000") && !all.contains("aGVsbG8"), "{all}");
+        assert!(!all.contains("98765432") && !all.contains("aGVsbG8"), "{all}");
         assert!(all.contains("Ann") && all.contains(KEPT_BACK), "{all}");
         assert_eq!(result.structured_content.unwrap()["salary"], KEPT_BACK);
     }
@@ -315,11 +315,11 @@ mod tests {
         let (mut result, kept) = (result(), Handles::default());
         duties.apply(&mut result, &kept, "hr/look").unwrap();
         let all = serde_json::to_string(&result).unwrap();
-        assert!(!all.contains("5000") && !all.contains("aGVsbG8"), "{all}");
+        assert!(!all.contains("98765432") && !all.contains("aGVsbG8"), "{all}");
         let part = &result.structured_content.unwrap()["salary"];
         let name = part["handle"].as_str().unwrap();
         let (value, given) = kept.open(name).unwrap();
-        assert_eq!((value, given.tool.as_str()), (json!(5000), "hr/look"));
+        assert_eq!((value, given.tool.as_str()), (json!(98765432), "hr/look"));
         assert_eq!(given.place.as_deref(), Some("salary"));
         assert_eq!(part["of"], json!({"type": "number"}));
     }

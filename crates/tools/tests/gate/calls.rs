@@ -246,7 +246,7 @@ fn p6_results_are_kept_back_cut_and_handed_out_as_handles_that_only_a_permit_ope
     let script: crate::world::Script = Arc::new(move |mut lines| {
         while let Some(call) = lines.next_call(&listed) {
             if call["params"]["name"] == "look" {
-                let value = json!({"name": "Ann", "salary": 5000, "card": 4111});
+                let value = json!({"name": "Ann", "salary": 98765432, "card": 411122223});
                 lines.answer(
                     &call,
                     json!({"content": [{"type": "text", "text": value.to_string()}], "structuredContent": value}),
@@ -281,14 +281,17 @@ fn p6_results_are_kept_back_cut_and_handed_out_as_handles_that_only_a_permit_ope
     let looked = client.call("hr__look", json!({}));
     let all = looked.whole.to_string();
     assert!(
-        all.contains("Ann") && !all.contains("5000") && !all.contains("4111"),
+        all.contains("Ann") && !all.contains("98765432") && !all.contains("411122223"),
         "{all}"
     );
     let handle = looked.whole["structuredContent"]["card"]["handle"]
         .as_str()
         .unwrap()
         .to_owned();
-    assert_eq!(client.call("hr__pay", json!({"card": handle})).done(), "paid with 4111");
+    assert_eq!(
+        client.call("hr__pay", json!({"card": handle})).done(),
+        "paid with 411122223"
+    );
     client
         .call("hr__pay", json!({"card": handle, "note": "x"}))
         .refused("handle-refused");
@@ -302,7 +305,7 @@ fn p6_results_are_kept_back_cut_and_handed_out_as_handles_that_only_a_permit_ope
     client.call("hr__pay", json!({"card": guess})).refused("handle-refused");
     let asked = world.seen();
     assert!(
-        asked.iter().all(|seen| !format!("{seen:?}").contains("4111")),
+        asked.iter().all(|seen| !format!("{seen:?}").contains("411122223")),
         "{asked:#?}"
     );
     let name = |seen: &&Seen| matches!(seen, Seen::Asked(act, arguments) if act == "call hr/pay" && arguments.contains(&handle));
