@@ -195,6 +195,29 @@ fn c070_a_rule_that_this_build_cannot_enforce_is_refused_with_a_hint() {
 }
 
 #[test]
+fn what_is_protected_everywhere_is_told_once_for_each_tree() {
+    let kit = Bailiwick::new();
+    let rules = "[files]\nask = [\"~/Documents\"]\nread = [\"~/reference\"]\ndeny = [\"~/reference/old\"]\n";
+    kit.write("bailiwick.toml", rules);
+    let told = kit.run(&["policy", "check"]).ok().stdout;
+    let overlaps: Vec<&str> = told.lines().filter(|line| line.starts_with("overlap: ")).collect();
+    assert_eq!(
+        overlaps.iter().filter(|line| line.contains("Documents")).count(),
+        1,
+        "{told}"
+    );
+    assert!(
+        overlaps
+            .iter()
+            .any(|line| line.contains(" places that are protected everywhere ")),
+        "{told}"
+    );
+    assert!(overlaps.iter().any(|line| line.contains("reference/old")), "{told}");
+    let all = kit.run(&["policy", "check", "--json"]).ok().stdout;
+    assert!(all.matches("/Documents` (").count() > 20, "{all}");
+}
+
+#[test]
 fn p5_a_persons_own_tables_say_what_words_mean() {
     let kit = Bailiwick::new();
     kit.write(

@@ -113,6 +113,17 @@ fn c023_where_git_knows_nobody_that_is_said_before() {
             "{}",
             said.stderr
         );
+        // Half of it in the repository's own settings, then all.
+        kit.shell_outside("git config user.name Dana").ok();
+        let said = kit.run(&["run", "--", "true"]).ok().stderr;
+        assert!(said.contains("git knows no email of yours"), "{said}");
+        kit.shell_outside("git config user.email dana@example.com").ok();
+        let commit = "git commit -q --allow-empty -m here && git log -1 --format=%ae";
+        let said = kit.run(&["run", "--", "sh", "-c", commit]).ok();
+        assert!(said.stdout.contains("dana@example.com"), "{said:?}");
+        assert!(!said.stderr.contains("git knows no"), "{}", said.stderr);
+        kit.shell_outside("git config --unset user.name; git config --unset user.email")
+            .ok();
         kit.write_home(".gitconfig", PERSON);
         assert!(!kit.run(&["run", "--", "true"]).ok().stderr.contains("git knows no"));
     }

@@ -6,7 +6,7 @@
 //! Not here: mounts (`root`), which do what Landlock cannot: read-only places inside writable ones.
 //! See: landlock(7).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use bailiwick_gate::{BindMode, FencePlan, LaunchFault};
@@ -42,8 +42,6 @@ fn device(abi: ABI) -> BitFlags<AccessFs> {
 pub(crate) struct Floor {
     rules: RulesetCreated,
     version: i32,
-    /// True where trees lie at their own places.
-    on_machine: bool,
 }
 
 impl Floor {
@@ -71,11 +69,7 @@ impl Floor {
             rules.create()
         };
         let rules = build().map_err(refused)?;
-        Ok(Self {
-            rules,
-            version,
-            on_machine: false,
-        })
+        Ok(Self { rules, version })
     }
 
     /// The floor of an agent, from inside the new root.
@@ -102,7 +96,6 @@ impl Floor {
     ) -> Result<Self, LaunchFault> {
         let abi = ABI::from(version);
         let mut floor = Self::bare(version, network)?;
-        floor.on_machine = true;
         floor.places(plan, trees)?;
         for name in SHARED_DEVICES {
             floor.allow(&Path::new("/dev").join(name), device(abi), false)?;
@@ -120,8 +113,7 @@ impl Floor {
             if crate::order::below(tree.target.as_str(), "/dev") {
                 rights |= device(abi);
             }
-            let at = if self.on_machine { &tree.source } else { &tree.target };
-            self.allow(&at.to_path_buf(), rights, tree.folder)?;
+            self.allow_at(&tree.mount, rights, tree.folder)?;
         }
         for path in &trees.asked {
             let folder = path.to_path_buf().is_dir();
@@ -144,10 +136,11 @@ impl Floor {
     fn allow(&mut self, path: &Path, rights: BitFlags<AccessFs>, folder: bool) -> Result<(), LaunchFault> {
         let place = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
             .map_err(|errno| refused(format!("`{}`: {}", path.display(), crate::fault::cause(errno))))?;
-        self.allow_at(place, rights, folder)
+        self.allow_at(&place, rights, folder)
     }
 
-    fn allow_at(&mut self, place: OwnedFd, rights: BitFlags<AccessFs>, folder: bool) -> Result<(), LaunchFault> {
+    /// A rule is the file's or folder's own, whatever was mounted over it since.
+    fn allow_at(&mut self, place: impl AsFd, rights: BitFlags<AccessFs>, folder: bool) -> Result<(), LaunchFault> {
         let rights = if folder {
             rights
         } else {
@@ -167,7 +160,7 @@ impl Floor {
             // There is nothing else that such a floor could handle (before ABI 6).
             return Ok(Self {
                 rules: self.rules.try_clone().map_err(refused)?,
-                ..*self
+                version: self.version,
             });
         }
         // Where a file may be moved to is the one right that every floor refuses unless it says otherwise.
@@ -180,7 +173,7 @@ impl Floor {
         };
         let mut above = Self {
             rules: build().map_err(refused)?,
-            ..*self
+            version: self.version,
         };
         above.allow(Path::new("/"), AccessFs::Refer.into(), true)?;
         Ok(above)
@@ -202,7 +195,7 @@ pub(crate) fn lay_under_files<'a>(trees: impl Iterator<Item = (&'a OwnedFd, bool
     let mut floor = Floor::bare(version, true)?;
     let all = AccessFs::from_all(ABI::from(version));
     for (root, folder) in trees {
-        floor.allow_at(root.try_clone().map_err(refused)?, all, folder)?;
+        floor.allow_at(root, all, folder)?;
     }
     floor.lay()
 }
@@ -215,8 +208,7 @@ pub(crate) fn lay_under_gate(readable: &[std::path::PathBuf]) -> Result<(), Laun
         if let Ok(place) = PathFd::new(path) {
             let folder = path.is_dir();
             let rights = AccessFs::ReadFile | AccessFs::ReadDir;
-            let place = std::os::fd::AsFd::as_fd(&place).try_clone_to_owned().map_err(refused)?;
-            floor.allow_at(place, rights, folder)?;
+            floor.allow_at(&place, rights, folder)?;
         }
     }
     floor.lay()

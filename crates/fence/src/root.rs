@@ -5,7 +5,7 @@
 //! Not here: opening the machine's trees (`trees`), covering what is protected (`masks`).
 //! See: mount_namespaces(7), pivot_root(2), proc(5), devpts in the kernel's documentation.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -66,6 +66,10 @@ pub(crate) struct Root {
     top: Top,
     /// Links made here, by where they stand.
     links: HashMap<PathBuf, PathBuf>,
+    /// Folders made here that hold what is mounted, open. Nothing is ever mounted on one of these.
+    holders: HashMap<PathBuf, OwnedFd>,
+    /// Where something is mounted: below these, folders are not this root's own.
+    mounted: HashSet<PathBuf>,
     /// What covers a hidden file, and a hidden folder.
     cover_file: OwnedFd,
     cover_folder: OwnedFd,
@@ -97,6 +101,8 @@ impl Root {
         let root = Self {
             top: Top::of(top),
             links: HashMap::new(),
+            holders: HashMap::new(),
+            mounted: ["dev/pts", "dev/shm", "proc"].map(PathBuf::from).into(),
             cover_file,
             cover_folder,
             scratch,
@@ -217,24 +223,25 @@ impl Root {
                 Piece::Asked(mount) => !mount.folder,
                 Piece::Scratch(_) => false,
             };
-            let at = self.place(path, file)?;
-            match piece {
-                Piece::Asked(mount) => attach_on(&mount.mount, &at).or_say(say)?,
-                Piece::Tree(tree) => attach_on(&tree.mount, &at).or_say(say)?,
+            let folder;
+            let mount = match &piece {
+                Piece::Asked(mount) => &mount.mount,
+                Piece::Tree(tree) => &tree.mount,
                 Piece::Scratch(path) => {
                     let mode = if path.name() == Some("tmp") { 0o1777 } else { 0o755 };
                     let name = number.to_string();
                     self.make_scratch(&name, mode).or_say(say)?;
-                    let below = absent.iter().find(|below| below.place == *path);
+                    let below = absent.iter().find(|below| below.place == **path);
                     let heard = below.and_then(|below| self.over(&name, &below.mount).ok());
                     // One or the other: a detached mount that is never used makes the kernel wait when it is closed.
-                    let folder = match heard {
+                    folder = match heard {
                         Some(heard) => heard,
                         None => clone_of(&self.scratch, &name).or_say(say)?,
                     };
-                    attach_on(&folder, &at).or_say(say)?;
+                    &folder
                 }
-            }
+            };
+            self.mount(path, file, mount)?;
         }
         for link in &trees.links {
             self.link(&link.at, &link.text)?;
@@ -282,6 +289,47 @@ impl Root {
     /// Opens what stands at a path of the new root, following no link.
     pub(crate) fn exact(&self, inside: &Path) -> rustix::io::Result<OwnedFd> {
         self.top.exact(inside)
+    }
+
+    /// Mounts at a path, and makes the place where it is missing. What lies above has been mounted before.
+    fn mount(&mut self, path: &AbsPath, file: bool, mount: &OwnedFd) -> Result<(), LaunchFault> {
+        let say = || format!("cannot show `{}` inside", path.as_str());
+        let full = path.to_path_buf();
+        let inside = full.strip_prefix("/").unwrap_or(&full);
+        let own = !inside.ancestors().any(|above| self.mounted.contains(above));
+        match (inside.parent(), inside.file_name()) {
+            (Some(folder), Some(name)) if own => {
+                let holder = self.holder(folder).or_say(say)?;
+                if file {
+                    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    openat(holder, name, flags, Mode::from_raw_mode(0o644)).or_say(say)?;
+                } else {
+                    made_or_there(mkdirat(holder, name, Mode::from_raw_mode(0o755))).or_say(say)?;
+                }
+                // A link would not be followed.
+                attach(mount, holder, name).or_say(say)?;
+            }
+            _ => attach_on(mount, &self.place(path, file)?).or_say(say)?,
+        }
+        self.mounted.insert(inside.to_path_buf());
+        Ok(())
+    }
+
+    /// The folder of this root's own at a path, made where it is missing: no part of it is a link, on none is mounted.
+    fn holder(&mut self, folder: &Path) -> rustix::io::Result<&OwnedFd> {
+        if !self.holders.contains_key(folder) {
+            let how = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DIRECTORY;
+            let open = match (folder.parent(), folder.file_name()) {
+                (Some(above), Some(name)) => {
+                    let above = self.holder(above)?;
+                    made_or_there(mkdirat(above, name, Mode::from_raw_mode(0o755)))?;
+                    openat(above, name, how, Mode::empty())?
+                }
+                _ => openat(&self.top, c".", how, Mode::empty())?,
+            };
+            self.holders.insert(folder.to_path_buf(), open);
+        }
+        self.holders.get(folder).ok_or(Errno::NOENT)
     }
 
     /// Finds the place to mount on, and makes it where it is missing.
@@ -380,12 +428,20 @@ impl Root {
     /// Closes the building site, makes the root read-only and enters it. What was the root before is gone.
     pub(crate) fn enter(self) -> Result<(), LaunchFault> {
         let say = || "cannot enter the fence's root".to_owned();
-        drop((self.cover_file, self.cover_folder, self.scratch));
+        drop((self.cover_file, self.cover_folder, self.scratch, self.holders));
         fchdir(&self.top).or_say(say)?;
         sys::add_mount_flags(&self.top, MountAttrFlags::MOUNT_ATTR_RDONLY, false).or_say(say)?;
         pivot_root(c".", c".").or_say(say)?;
         unmount(c".", UnmountFlags::DETACH).or_say(say)?;
         rustix::process::chdir(c"/").or_say(say)
+    }
+}
+
+/// That something is there already is no fault.
+fn made_or_there(made: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match made {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
     }
 }
 

@@ -6,7 +6,8 @@ use crate::cli::{JsonArg, ShowArgs};
 use crate::context::Context;
 use crate::failure::{Done, Failure};
 use crate::places::Places;
-use bailiwick_model::{visible, visible_lines};
+use bailiwick_model::{Layer, RuleRef, visible, visible_lines};
+use bailiwick_policy::{Overlap, OverlapKind};
 
 fn context(program: Option<&str>) -> Result<Context, Failure> {
     let places = Places::find()?;
@@ -41,8 +42,8 @@ pub fn check(args: &JsonArg) -> Done {
             tellln!("  hint: {}", visible(hint));
         }
     }
-    for overlap in &overlaps {
-        tellln!("overlap: {}", visible(&overlap.text));
+    for line in overlaps_told(&overlaps) {
+        tellln!("overlap: {}", visible(&line));
     }
     tellln!(
         "{} rules in force for {}, no mistakes",
@@ -53,6 +54,27 @@ pub fn check(args: &JsonArg) -> Done {
         tellln!("note: bailiwick.toml is not trusted yet, so only its denies hold: `bailiwick trust`");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A line for each overlap. What is protected everywhere is an exception in every tree, and told in one line for each.
+fn overlaps_told(overlaps: &[Overlap]) -> Vec<String> {
+    let everywhere = |one: &Overlap| one.kind == OverlapKind::Exception && one.decides.layer == Layer::Builtin;
+    let mut told: Vec<&RuleRef> = Vec::new();
+    let mut lines = Vec::new();
+    for overlap in overlaps {
+        let like = |other: &&Overlap| everywhere(other) && other.over == overlap.over;
+        let count = overlaps.iter().filter(like).count();
+        if !everywhere(overlap) || count < 2 {
+            lines.push(overlap.text.clone());
+        } else if !told.contains(&&overlap.over) {
+            told.push(&overlap.over);
+            let (act, over) = (&overlap.over.act, &overlap.over);
+            lines.push(format!(
+                "{count} places that are protected everywhere are exceptions in `{act}` ({over}): `policy check --json` lists them"
+            ));
+        }
+    }
+    lines
 }
 
 /// Shows the rules.

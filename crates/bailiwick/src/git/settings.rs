@@ -110,6 +110,9 @@ const KEPT: [(&str, &[&str]); 22] = [
     ("stash", &["showincludeuntracked", "showpatch", "showstat"]),
 ];
 
+/// Who commits: settings of which git needs a name and an email, of one section or the other.
+const IDENTITY: [&str; 4] = ["user.name", "user.email", "author.name", "author.email"];
+
 /// Largest value that is kept, in bytes, and most settings.
 const MAX_VALUE: usize = 4096;
 const MAX_SETTINGS: usize = 1000;
@@ -123,6 +126,8 @@ const MAX_IGNORED: u64 = 64 * 1024;
 pub struct GitSettings {
     /// Names and values, in the order in which they hold.
     pub kept: Vec<(String, String)>,
+    /// Those of [`IDENTITY`] that the repository's own settings give.
+    pub given_here: Vec<String>,
     /// True when commits here are signed by default.
     pub signs_commits: bool,
     /// True when tags here are signed by default.
@@ -177,6 +182,10 @@ impl GitSettings {
                 "tag.gpgsign" | "tag.forcesignannotated" => all.signs_tags = yes,
                 _ => {}
             }
+            let here = matches!(scope, "local" | "worktree");
+            if here && IDENTITY.contains(&name) && !all.given_here.iter().any(|given| given == name) {
+                all.given_here.push(name.to_owned());
+            }
             if scope == "global" && is_kept(name, value) && all.kept.len() < MAX_SETTINGS {
                 all.kept.push((name.to_owned(), value.to_owned()));
             }
@@ -195,9 +204,10 @@ impl GitSettings {
         let missing: Vec<&str> = ["name", "email"]
             .into_iter()
             .filter(|key| {
-                ["user", "author"]
-                    .iter()
-                    .all(|section| self.value(&format!("{section}.{key}")).is_none())
+                ["user", "author"].iter().all(|section| {
+                    let name = format!("{section}.{key}");
+                    self.value(&name).is_none() && !self.given_here.contains(&name)
+                })
             })
             .collect();
         if missing.is_empty() {
@@ -360,6 +370,7 @@ mod tests {
         ]);
         assert_eq!(found.value("user.name"), Some("A \"quoted\" \\ name"));
         assert_eq!(found.kept.len(), 4);
+        assert_eq!(found.given_here, ["user.name"]);
         let file = found.as_file(&AbsPath::new("/etc/gitignore").unwrap());
         assert!(
             file.contains("[user]\n\tname = \"A \\\"quoted\\\" \\\\ name\"\n"),
