@@ -196,7 +196,12 @@ fn uninstalling_says_what_goes_and_what_stays() {
         kit.run(&["run", "-q", "--", "true"]).ok();
         kit.run(&["log", "verify"]).ok();
         // What is not made in every home.
-        for file in ["renewed/DIGEST", "relations/DIGEST", "approvers.json", "approver-suspended"] {
+        for file in [
+            "renewed/DIGEST",
+            "relations/DIGEST",
+            "approvers.json",
+            "approver-suspended",
+        ] {
             kit.write_home(&format!(".local/state/bailiwick/{file}"), "kept\n");
         }
         let purged = json(&kit.run(&["uninstall", "--purge", "--json"]).ok().stdout);

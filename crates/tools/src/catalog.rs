@@ -11,7 +11,7 @@ use rmcp::model::Tool;
 use serde_json::{Map, Value, json};
 
 use crate::config::ServerConfig;
-use crate::definition::Definition;
+use crate::definition::{Definition, Kind};
 use crate::limits;
 use crate::lock::Lock;
 use crate::names::{Names, OWN, wire_name};
@@ -106,7 +106,7 @@ impl Catalog {
                 let Ok(tool) = ToolName::new(server, name) else {
                     continue;
                 };
-                if definition.check().is_err() {
+                if definition.check(Kind::Tool).is_err() {
                     continue;
                 }
                 let entry = Entry::new(tool.clone(), definition.clone(), config.wants_reason(&tool));

@@ -1,11 +1,11 @@
-//! What a server says of a tool, and its digest.
+//! What a server says of a tool, a prompt or a template of addresses, and its digest.
 //!
-//! Answers: is this the tool that was accepted? A yes belongs to a definition, not to a name.
+//! Answers: is this what was accepted? A yes belongs to a definition, not to a name.
 //! Promises: P8 (what is shown of a definition is all of it; one with characters that nobody sees is never acceptable).
 //! Trust: every word of a definition is the server's, and goes to the model as it is.
 //! See: RFC 8785 (the order of names; numbers are written as they are kept).
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use bailiwick_model::Digest;
 use rmcp::model::Tool;
@@ -16,7 +16,29 @@ use sha2::{Digest as _, Sha256};
 use crate::limits;
 use crate::strict::is_hidden;
 
-/// What a server says of a tool: name, title, description, schemas, annotations, icons. Names are in order.
+/// What a definition is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A tool.
+    Tool,
+    /// A prompt.
+    Prompt,
+    /// A template of addresses of resources.
+    Template,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Template => "resource template",
+        })
+    }
+}
+
+/// What a server says of a tool, a prompt or a template: name, title, description, schemas, annotations, icons. Names are in
+/// order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Definition(Value);
@@ -40,8 +62,8 @@ pub enum DefinitionFault {
 
 impl Definition {
     /// What a server says, as the protocol's library has read it: what it does not know is not passed on either.
-    pub fn of(tool: &Tool) -> Self {
-        Self(sorted(serde_json::to_value(tool).unwrap_or(Value::Null)))
+    pub fn of(said: &impl Serialize) -> Self {
+        Self(sorted(serde_json::to_value(said).unwrap_or(Value::Null)))
     }
 
     /// What stands in a lock file.
@@ -61,7 +83,16 @@ impl Definition {
 
     /// The tool's name.
     pub fn name(&self) -> &str {
-        self.0.get("name").and_then(Value::as_str).unwrap_or_default()
+        self.key(Kind::Tool)
+    }
+
+    /// What it is known by: its name, or the template itself.
+    pub fn key(&self, kind: Kind) -> &str {
+        let field = match kind {
+            Kind::Tool | Kind::Prompt => "name",
+            Kind::Template => "uriTemplate",
+        };
+        self.0.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// SHA-256 over the canonical JSON.
@@ -75,8 +106,8 @@ impl Definition {
     }
 
     /// Looks for what is never acceptable.
-    pub fn check(&self) -> Result<(), DefinitionFault> {
-        let name = self.name();
+    pub fn check(&self, kind: Kind) -> Result<(), DefinitionFault> {
+        let name = self.key(kind);
         if name.is_empty() || name.len() > limits::OFFERED_NAME || name.chars().any(char::is_whitespace) {
             return Err(DefinitionFault::Name);
         }
@@ -201,7 +232,7 @@ mod tests {
     use super::*;
 
     fn tool(text: &str) -> Definition {
-        Definition::of(&serde_json::from_str(text).unwrap())
+        Definition::of(&serde_json::from_str::<rmcp::model::Tool>(text).unwrap())
     }
 
     #[test]
@@ -233,7 +264,8 @@ mod tests {
     #[test]
     fn p8_what_nobody_sees_is_never_acceptable() {
         let said = |text: &str| {
-            Definition::from_value(json!({"name": "x", "description": text, "inputSchema": {"type": "object"}})).check()
+            Definition::from_value(json!({"name": "x", "description": text, "inputSchema": {"type": "object"}}))
+                .check(Kind::Tool)
         };
         for fine in [
             "plain",
@@ -263,10 +295,10 @@ mod tests {
         }
         for name in ["", "a b", "a\u{a0}b", &"x".repeat(2000)] {
             let named = Definition::from_value(json!({"name": name, "inputSchema": {}}));
-            assert_eq!(named.check(), Err(DefinitionFault::Name), "{name}");
+            assert_eq!(named.check(Kind::Tool), Err(DefinitionFault::Name), "{name}");
         }
         let within = json!({"name": "x", "inputSchema": {"type": "object", "properties": {"a\u{200b}": {}}}});
-        let fault = Definition::from_value(within).check().unwrap_err();
+        let fault = Definition::from_value(within).check(Kind::Tool).unwrap_err();
         assert_eq!(
             fault,
             DefinitionFault::Hidden("inputSchema.properties.a\\u{200b}".into())

@@ -18,7 +18,7 @@ use crate::backing::Backing;
 use crate::catalog::{Catalog, Entry};
 use crate::channel::Channel;
 use crate::config::{Config, ServerConfig};
-use crate::definition::Definition;
+use crate::definition::{Definition, Kind};
 use crate::handles::Handles;
 use crate::held::Held;
 use crate::limits;
@@ -130,6 +130,11 @@ impl Gate {
     /// The accepted definition of a tool, as text.
     pub(crate) fn accepted(&self, tool: &ToolName) -> Option<Definition> {
         guard(&self.lock).get(tool.server(), tool.name()).cloned()
+    }
+
+    /// True for a prompt or a template that a person has taken as it is now.
+    pub(crate) fn took(&self, server: &str, kind: Kind, now: &Definition) -> bool {
+        guard(&self.lock).pinned(server, kind, now.key(kind)) == Some(now)
     }
 
     /// The server, running.

@@ -1,6 +1,7 @@
 //! What servers offer beside tools: resources, prompts, and completions for both.
 //!
-//! Promises: P1 (each reading of a resource and each prompt has a permit of its own), P5 (an address that a client names
+//! Promises: P1 (each reading of a resource and each prompt has a permit of its own), P8 (a prompt or a template is shown and
+//! used only as a person took it), P5 (an address that a client names
 //! means one server's; one that can be written in two ways is refused).
 //! Trust: addresses and names are the servers'; what is asked for is the agent's.
 
@@ -21,7 +22,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::arguments::fields_of;
 use crate::call::Under;
-use crate::definition::plain_length;
+use crate::definition::{Definition, Kind, plain_length};
 use crate::gate::Gate;
 use crate::limits;
 use crate::names::wire_name;
@@ -113,12 +114,27 @@ macro_rules! all_of {
     }};
 }
 
+/// All prompts that a server offers, as it says them.
+pub(crate) async fn prompts_of(connection: &Connection) -> Vec<Prompt> {
+    all_of!(connection, list_prompts, prompts)
+}
+
+/// All templates of addresses, likewise.
+pub(crate) async fn templates_of(connection: &Connection) -> Vec<ResourceTemplate> {
+    all_of!(connection, list_resource_templates, resource_templates)
+}
+
+/// All resources, likewise.
+pub(crate) async fn resources_of(connection: &Connection) -> Vec<rmcp::model::Resource> {
+    all_of!(connection, list_resources, resources)
+}
+
 /// The resources that some rule shows.
 pub(crate) async fn resources(gate: &Arc<Gate>, asker: &Asker) -> Vec<rmcp::model::Resource> {
     let mut all = Vec::new();
     for (upstream, connection) in servers(gate, asker, &Verb::Open).await {
         let server = &upstream.config.name;
-        for mut resource in all_of!(connection, list_resources, resources) {
+        for mut resource in resources_of(&connection).await {
             let name = ToolName::new(server, &resource.uri);
             if name.is_ok_and(|name| upstream.config.shows(&Verb::Open, &name)) && !is_crooked(&resource.uri) {
                 resource.uri = outer_uri(server, &resource.uri);
@@ -129,26 +145,30 @@ pub(crate) async fn resources(gate: &Arc<Gate>, asker: &Asker) -> Vec<rmcp::mode
     all
 }
 
-/// The templates of addresses, of servers of which some rule shows resources.
+/// The templates that a person has taken, of servers of which some rule shows resources.
 pub(crate) async fn templates(gate: &Arc<Gate>, asker: &Asker) -> Vec<ResourceTemplate> {
     let mut all = Vec::new();
     for (upstream, connection) in servers(gate, asker, &Verb::Open).await {
-        for mut template in all_of!(connection, list_resource_templates, resource_templates) {
-            template.uri_template = outer_uri(&upstream.config.name, &template.uri_template);
-            all.push(template);
+        let server = &upstream.config.name;
+        for mut template in templates_of(&connection).await {
+            if gate.took(server, Kind::Template, &Definition::of(&template)) {
+                template.uri_template = outer_uri(server, &template.uri_template);
+                all.push(template);
+            }
         }
     }
     all
 }
 
-/// The prompts that some rule shows.
+/// The prompts that some rule shows and a person has taken.
 pub(crate) async fn prompts(gate: &Arc<Gate>, asker: &Asker) -> Vec<Prompt> {
     let mut all: Vec<Prompt> = Vec::new();
     for (upstream, connection) in servers(gate, asker, &Verb::Prompt).await {
         let server = &upstream.config.name;
-        for mut prompt in all_of!(connection, list_prompts, prompts) {
-            let name = ToolName::new(server, &prompt.name);
-            if name.is_ok_and(|name| upstream.config.shows(&Verb::Prompt, &name)) {
+        for mut prompt in prompts_of(&connection).await {
+            let shown = ToolName::new(server, &prompt.name);
+            let shown = shown.is_ok_and(|name| upstream.config.shows(&Verb::Prompt, &name));
+            if shown && gate.took(server, Kind::Prompt, &Definition::of(&prompt)) {
                 prompt.name = wire_name(server, &prompt.name);
                 all.push(prompt);
             }
@@ -211,6 +231,24 @@ async fn ask(
 }
 
 impl Asked {
+    /// Goes on with a prompt that its server offers as a person took it, and refuses any other.
+    async fn as_taken(self, gate: &Gate) -> Result<Self, ErrorData> {
+        let (server, name) = (self.name.server(), self.name.name());
+        let mut all = prompts_of(&self.connection).await.into_iter();
+        let now = all.find(|prompt| prompt.name == name);
+        let (code, why) = match now.map(|now| gate.took(server, Kind::Prompt, &Definition::of(&now))) {
+            Some(true) => return Ok(self),
+            Some(false) => (
+                Code::ToolChanged,
+                "nobody has taken it as it is now: a person can, by `bailiwick tools pin`",
+            ),
+            None => (Code::ToolUnknown, "the server offers no such prompt"),
+        };
+        let what = format!("prompt {}", self.name);
+        self.effect.settle(false, format!("not asked for: {why}"));
+        Err(gate.channel.refuse(code, &what, why).await.error("request"))
+    }
+
     /// Sends it; the answer, and the effect, which is still to be settled where there is one.
     async fn send(
         mut self,
@@ -377,7 +415,7 @@ async fn prompt_meant(gate: &Arc<Gate>, asker: &Asker, wire: &str) -> Option<(St
         .get(server)
         .filter(|upstream| upstream.config.shows_any(&Verb::Prompt))?;
     let connection = asker.alive(gate.running(upstream)).await.ok()?;
-    let all = all_of!(connection, list_prompts, prompts);
+    let all = prompts_of(&connection).await;
     let found = all.into_iter().find(|prompt| wire_name(server, &prompt.name) == wire)?;
     Some((server.to_owned(), found.name))
 }
@@ -401,6 +439,7 @@ pub(crate) async fn prompt(
     };
     let arguments = params.arguments.unwrap_or_default();
     let asked = ask(gate, asker, Verb::Prompt, (&server, &name), &arguments).await?;
+    let asked = asked.as_taken(gate).await?;
     let mut inner = GetPromptRequestParams::new(name);
     inner.arguments = Some(arguments);
     let request = ClientRequest::GetPromptRequest(rmcp::model::GetPromptRequest::new(inner));
@@ -439,7 +478,11 @@ pub(crate) async fn complete(
     };
     let mut fields = Map::new();
     fields.insert(params.argument.name.clone(), Value::from(params.argument.value.clone()));
-    let asked = ask(gate, asker, verb, (&server, &name), &fields).await?;
+    let of_prompt = verb == Verb::Prompt;
+    let mut asked = ask(gate, asker, verb, (&server, &name), &fields).await?;
+    if of_prompt {
+        asked = asked.as_taken(gate).await?;
+    }
     params.meta = None;
     let request = ClientRequest::CompleteRequest(rmcp::model::CompleteRequest::new(params));
     let (result, effect, ..) = asked.send(gate, asker, request).await?;

@@ -9,14 +9,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use rmcp::model::PaginatedRequestParams;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::backing::Backing;
 use crate::config::{Config, ServerConfig};
+use crate::definition::{Definition, Kind};
 use crate::limits;
 use crate::lock::Offered;
+use crate::offers;
 use crate::upstream::{Connection, start};
 
 /// How many servers are asked at once.
@@ -66,30 +67,47 @@ async fn ask(server: &ServerConfig, backing: Arc<dyn Backing>) -> Result<Offered
     }
 }
 
-/// Adds what it offers beside tools. What cannot be listed is left out: only tools are pinned.
+/// Adds what it offers beside tools. What cannot be listed is left out, and so not pinned.
 async fn more(connection: &Connection, offered: &mut Offered) {
     let capabilities = connection
         .info()
         .map(|info| info.capabilities.clone())
         .unwrap_or_default();
-    let page = || Some(PaginatedRequestParams::default());
-    let peer = connection.peer();
-    if capabilities.prompts.is_some()
-        && let Ok(listed) = peer.list_prompts(page()).await
-    {
-        offered.prompts = listed.prompts.into_iter().map(|prompt| prompt.name).collect();
+    if capabilities.prompts.is_some() {
+        for prompt in offers::prompts_of(connection).await {
+            sort_in(Kind::Prompt, Definition::of(&prompt), offered);
+        }
     }
     if capabilities.resources.is_some() {
-        if let Ok(listed) = peer.list_resources(page()).await {
-            offered.resources = listed.resources.into_iter().map(|resource| resource.uri).collect();
-        }
-        if let Ok(listed) = peer.list_resource_templates(page()).await {
-            let templates = listed.resource_templates.into_iter();
-            offered
-                .resources
-                .extend(templates.map(|template| template.uri_template));
+        let resources = offers::resources_of(connection).await;
+        offered.resources = resources.into_iter().map(|resource| resource.uri).collect();
+        for template in offers::templates_of(connection).await {
+            sort_in(Kind::Template, Definition::of(&template), offered);
         }
     }
-    offered.prompts.truncate(limits::OFFERED);
-    offered.resources.truncate(limits::OFFERED);
+}
+
+/// Puts a definition where it belongs: among what can be accepted, or among what never can.
+fn sort_in(kind: Kind, definition: Definition, offered: &mut Offered) {
+    let (name, label) = (
+        definition.key(kind).to_owned(),
+        format!("{kind} {}", definition.key(kind)),
+    );
+    let (prompts, templates) = (&mut offered.prompts, &mut offered.templates);
+    let all = if kind == Kind::Prompt { prompts } else { templates };
+    let twice = all.contains_key(&name) || offered.withheld_others.contains_key(&label);
+    let fault = match definition.check(kind) {
+        _ if twice => Some(format!("two of this name ({kind})")),
+        Ok(()) => None,
+        Err(fault) => Some(fault.to_string()),
+    };
+    match fault {
+        None => {
+            all.insert(name, definition);
+        }
+        Some(why) => {
+            all.remove(&name);
+            offered.withheld_others.insert(label, why);
+        }
+    }
 }

@@ -32,7 +32,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::backing::{Backing, Ends};
 use crate::config::ServerConfig;
-use crate::definition::Definition;
+use crate::definition::{Definition, Kind};
 use crate::gate::Gate;
 use crate::limits;
 use crate::lines::{Ended, From, ServerLines, To};
@@ -591,7 +591,7 @@ pub(crate) async fn offered_by(peer: &Peer<RoleClient>) -> Result<Offered, Strin
                 return Err(format!("its definitions have more than {} bytes", limits::LISTED));
             }
             let twice = offered.tools.contains_key(&name) || offered.withheld.contains_key(&name);
-            let fault = match definition.check() {
+            let fault = match definition.check(Kind::Tool) {
                 _ if twice => Some("two of its tools have this name".to_owned()),
                 Ok(()) => None,
                 Err(fault) => Some(fault.to_string()),

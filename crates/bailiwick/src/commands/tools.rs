@@ -8,9 +8,9 @@ use std::collections::btree_map::Entry;
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::process::ExitCode;
 
-use bailiwick_model::{Layer, visible};
+use bailiwick_model::{Layer, ToolName, Verb, visible};
 use bailiwick_policy::{Policy, Server, ServerProgram};
-use bailiwick_tools::{Difference, Lock, Offered};
+use bailiwick_tools::{Difference, Kind, Lock, Offered};
 use clap::{Args, Subcommand};
 
 use super::trust::store_if_there;
@@ -24,7 +24,7 @@ use crate::protocol::{PersonAnswer, PersonCall};
 /// The parts of `tools`.
 #[derive(Debug, Subcommand)]
 pub enum ToolsCommand {
-    /// Show the servers that the rules here name, and their tools
+    /// Show the servers that the rules here name, and what was taken of each: tools, prompts, resource templates
     List(crate::cli::JsonArg),
     /// Start servers, each in its fence, and take what they offer: shows what is new or has changed, and asks
     Pin(PinArgs),
@@ -85,23 +85,29 @@ fn all_of(context: &Context, policy: &Policy) -> Result<Lock, Failure> {
 fn list(context: &Context, policy: &Policy, json: bool) -> Done {
     let lock = all_of(context, policy)?;
     let servers = &policy.settings().servers;
-    let tools = |server: &Server| -> Vec<(String, bool)> {
-        let pinned = lock
-            .servers
-            .get(&server.name)
-            .into_iter()
-            .flat_map(|own| own.tools.keys());
-        pinned
-            .map(|tool| (tool.clone(), policy.visible(&server.name, tool)))
+    // What rules show of it: templates are shown where any resource is.
+    let shows = |server: &str, kind, name: &str| match kind {
+        Kind::Tool => policy.visible(server, name),
+        Kind::Prompt => ToolName::new(server, name).is_ok_and(|name| policy.shows(&Verb::Prompt, &name)),
+        Kind::Template => policy.tools_named(server).iter().any(|(verb, _)| *verb == Verb::Open),
+    };
+    let accepted = |server: &Server, kind| -> Vec<(String, bool)> {
+        let own = lock.servers.get(&server.name).into_iter();
+        own.flat_map(|own| own.of(kind).keys())
+            .map(|name| (name.clone(), shows(&server.name, kind, name)))
             .collect()
     };
     if json {
         let of = |server: &Server| {
-            let tools: Vec<_> = tools(server)
-                .iter()
-                .map(|(tool, shown)| serde_json::json!({ "name": tool, "shown": shown }))
-                .collect();
-            serde_json::json!({ "name": server.name, "program": program(server), "tools": tools })
+            let all = |kind| -> Vec<_> {
+                let all = accepted(server, kind).into_iter();
+                all.map(|(name, shown)| serde_json::json!({ "name": name, "shown": shown }))
+                    .collect()
+            };
+            serde_json::json!({
+                "name": server.name, "program": program(server), "tools": all(Kind::Tool), "prompts": all(Kind::Prompt),
+                "templates": all(Kind::Template),
+            })
         };
         let all: Vec<_> = servers.iter().map(of).collect();
         tellln!("{}", serde_json::json!({ "servers": all }));
@@ -109,14 +115,16 @@ fn list(context: &Context, policy: &Policy, json: bool) -> Done {
     }
     for server in servers {
         tellln!("{}  {}", server.name, visible(&program(server)));
-        let all = tools(server);
-        for (tool, shown) in &all {
+        let kinds = [Kind::Tool, Kind::Prompt, Kind::Template];
+        let all = kinds.map(|kind| accepted(server, kind).into_iter().map(move |one| (kind, one)));
+        let all: Vec<_> = all.into_iter().flatten().collect();
+        for (kind, (name, shown)) in &all {
             let note = if *shown {
                 ""
             } else {
                 "  (no rule lets the agent know of it)"
             };
-            tellln!("  {}/{}{note}", server.name, visible(tool));
+            tellln!("  {}{note}", visible(&named(&server.name, &(*kind, name.clone()))));
         }
         if all.is_empty() {
             tellln!("  nothing accepted yet: `bailiwick tools pin {}`", server.name);
@@ -163,20 +171,35 @@ fn survey(places: &Places, context: &Context, policy: &Policy, names: &[String])
     serde_json::from_str(&all).map_err(|e| unread(&e))
 }
 
+/// A tool by its name alone, all else with its kind.
+fn named(server: &str, (kind, name): &(Kind, String)) -> String {
+    match kind {
+        Kind::Tool => format!("{server}/{name}"),
+        Kind::Prompt | Kind::Template => format!("{kind} {server}/{name}"),
+    }
+}
+
 /// Shows what differs of a server; how many differences there are.
 fn show(lock: &Lock, name: &str, offered: &Offered) -> usize {
     let all: Vec<Difference> = lock.compare(name, offered);
     for one in &all {
-        let what = match (&one.tool, &one.old, &one.new) {
-            (Some(tool), None, _) => format!("new: {name}/{tool}"),
-            (Some(tool), _, None) => format!("gone: {name}/{tool}"),
-            (Some(tool), _, _) => format!("changed: {name}/{tool}"),
+        let what = match (&one.of, &one.old, &one.new) {
+            (Some(of), None, _) => format!("new: {}", named(name, of)),
+            (Some(of), _, None) => format!("gone: {}", named(name, of)),
+            (Some(of), _, _) => format!("changed: {}", named(name, of)),
             (None, ..) => format!("what {name} says of itself"),
         };
         tellln!("{}", visible(&what));
         for line in one.text().lines() {
             tellln!("    {line}");
         }
+    }
+    for (what, why) in &offered.withheld_others {
+        tellln!(
+            "withheld, and never to be accepted: {} of {name} ({})",
+            visible(what),
+            visible(why)
+        );
     }
     for (tool, why) in &offered.withheld {
         tellln!(

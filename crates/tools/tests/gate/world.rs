@@ -252,7 +252,7 @@ impl Plan {
 
 /// What the gate takes a definition for, as it comes over the protocol.
 pub fn definition_of(tool: &Value) -> Definition {
-    Definition::of(&serde_json::from_value(tool.clone()).unwrap())
+    Definition::of(&serde_json::from_value::<rmcp::model::Tool>(tool.clone()).unwrap())
 }
 
 impl World {

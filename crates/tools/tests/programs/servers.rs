@@ -73,7 +73,10 @@ pub fn everything_allowed() -> Option<World> {
     ];
     let (plan, offered) = accepted("all", &acts, everything()?);
     assert!(
-        offered.tools.len() >= 8 && !offered.prompts.is_empty() && !offered.resources.is_empty(),
+        offered.tools.len() >= 8
+            && !offered.prompts.is_empty()
+            && !offered.templates.is_empty()
+            && !offered.resources.is_empty(),
         "{offered:?}"
     );
     Some(plan.start(|_| Say::Allow))
