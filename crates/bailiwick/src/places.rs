@@ -183,6 +183,15 @@ impl Places {
         self.persons_state().join("contexts").join(name)
     }
 
+    /// What one of its servers keeps, or where none is named the context itself. No name of a server leads elsewhere.
+    pub fn kept(&self, root: &AbsPath, server: Option<&str>) -> PathBuf {
+        let context = self.context(root);
+        match server {
+            Some(name) => context.join("servers").join(name),
+            None => context,
+        }
+    }
+
     /// Trust and tasks.
     pub fn store(&self) -> PathBuf {
         self.state.join("store.sqlite")

@@ -181,7 +181,7 @@ fn c070_a_rule_that_this_build_cannot_enforce_is_refused_with_a_hint() {
         ("[files]\nask = [\"~/Documents/*.pdf\"]\n", "ask"),
         ("[secret.x]\nfrom = \"keyring:a=\"\n", "keyring"),
         ("[[tool]]\nname = \"x/y\"\ntrusted = [\"a\"]\n", "trusted"),
-        ("[[server]]\nname = \"x\"\nrun = [\"x\"]\nkeep = true\n", "keep"),
+        ("[[server]]\nname = \"x\"\nrun = [\"x\"]\nkeep = [\"/srv/x\"]\n", "kept"),
         ("[tag.pii]\non = [\"read ~/hr/**\"]\n", "tag"),
         ("[oversight]\npresent = [\"call bank\"]\n", "call"),
     ] {

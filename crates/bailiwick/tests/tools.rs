@@ -446,6 +446,84 @@ fn c043_a_server_gets_what_it_is_given_by_name_and_nothing_else() {
     }
 }
 
+/// A server that counts in its home how often it was called, and says what is there.
+const COUNTER: &str = r#"
+import json, os, sys
+def call():
+    said = []
+    for place in ("~/.counter", "~/.other"):
+        folder = os.path.expanduser(place)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(folder + "/calls", "a+") as calls:
+                calls.write("x")
+                calls.seek(0)
+                said.append(f"{place} {len(calls.read())}")
+        except OSError as fault:
+            said.append(f"{place} {fault}")
+    return " ".join(said)
+for line in sys.stdin:
+    m = json.loads(line)
+    if m.get("id") is None: continue
+    if m["method"] == "initialize":
+        r = {"protocolVersion": m["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}
+    elif m["method"] == "tools/list":
+        r = {"tools": [{"name": "count", "description": "d", "inputSchema": {"type": "object", "properties": {}}}]}
+    else:
+        r = {"content": [{"type": "text", "text": call()}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": r}), flush=True)
+"#;
+
+#[test]
+fn p2_what_a_server_keeps_is_its_own() {
+    for kit in everybody() {
+        kit.write_home("servers/counter.py", COUNTER);
+        // The person's own folder of that name.
+        kit.write_home(".counter/calls", "person");
+        agent(&kit);
+        let server = |name: &str, keep: &str| {
+            format!(
+                "[[server]]\nname = \"{name}\"\nrun = [\"python3\", \"../home/servers/counter.py\"]\nread = [\"~/servers\"]\n{keep}"
+            )
+        };
+        let keep = "keep = [\"~/.counter\"]\n";
+        let servers = [server("one", keep), server("two", keep), server("three", "")].concat();
+        let rules = "extends = [\"coding\"]\nallow = [\"call *\"]\n[state]\nkeep = [\"~/.counter\"]\n";
+        kit.write("bailiwick.toml", &format!("{rules}{servers}"));
+        kit.write("calls.jsonl", "{\"tool\": \"one__count\"}\n{\"tool\": \"one__count\"}\n{\"tool\": \"two__count\"}\n{\"tool\": \"three__count\"}\n");
+        kit.run(&["trust"]).ok();
+        kit.run(&["tools", "pin", "--yes"]).ok();
+        let task = "python3 agent.py calls.jsonl; cat ~/.counter/calls 2>&1; echo agent >> ~/.counter/calls";
+        let run = || kit.run(&["run", "-q", "--", "sh", "-c", task]).ok().stdout;
+        let first = run();
+        let lines: Vec<&str> = first.lines().collect();
+        assert!(lines[0].contains("~/.counter 1"), "{first}");
+        assert!(lines[1].contains("~/.counter 2"), "{first}");
+        assert!(
+            lines[2].contains("~/.counter 1"),
+            "another server's is another: {first}"
+        );
+        let second = run();
+        let lines: Vec<&str> = second.lines().collect();
+        assert!(
+            lines[0].contains("~/.counter 3") && lines[1].contains("~/.counter 4"),
+            "{second}"
+        );
+        assert!(lines[2].contains("~/.counter 2"), "{second}");
+        // Where nothing is kept, what it wrote went with its task.
+        assert!(
+            !lines[3].contains("~/.counter 2") && !lines[3].contains("~/.other 2"),
+            "{second}"
+        );
+        assert!(!lines[0].contains("~/.other 2"), "{second}");
+        assert_eq!(lines[4..], ["agent"], "the agent's is the agent's own: {second}");
+        let persons = std::fs::read_to_string(kit.home().join(".counter/calls")).unwrap();
+        assert_eq!(persons, "person");
+        let told = kit.run(&["run", "--", "true"]).ok().stderr;
+        assert!(told.contains("keep") && told.contains("~/.counter"), "{told}");
+    }
+}
+
 #[test]
 fn c037_a_server_that_says_something_else_is_asked_about_and_the_yes_is_kept() {
     let kit = Bailiwick::as_ordinary_user();

@@ -296,6 +296,7 @@ impl Desk {
             parent: master.task,
             secret,
             variables: Vec::new(),
+            server: None,
         };
         task::start_outside(&self.daemon, &order, ordered.three, &master.context, &policy, outer)
             .map_err(|fault| fault.to_string())

@@ -1,4 +1,4 @@
-//! Folders of a context's own: where they lie, and what is laid into them before a task begins.
+//! Folders of a context's own, or of one of its servers: where they lie, and what is laid into them before a task begins.
 //!
 //! Promises: P1 (each is a spent permit), P2 (the person's folder of the same name is another one).
 //! Trust: what lies in a kept folder, earlier tasks have made, links too. Nothing here follows a link: each step is
@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bailiwick_model::{AbsPath, Level};
 use bailiwick_policy::Settings;
@@ -40,6 +40,8 @@ pub struct Kept<'a> {
     pub home: &'a AbsPath,
     /// The root of the context.
     pub root: &'a AbsPath,
+    /// Where it lies outside: the context's folder, or that of one of its servers.
+    pub own: PathBuf,
     /// What lies there from the start.
     pub settings: &'a Settings,
     /// The trees of the person's that are shown below a kept folder.
@@ -55,6 +57,7 @@ impl<'a> Kept<'a> {
         shown: impl Iterator<Item = AbsPath>,
         home: &'a AbsPath,
         root: &'a AbsPath,
+        own: PathBuf,
         settings: &'a Settings,
     ) -> Self {
         let shown: Vec<AbsPath> = shown.collect();
@@ -70,6 +73,7 @@ impl<'a> Kept<'a> {
             places: granted,
             home,
             root,
+            own,
             settings,
         }
     }
@@ -77,7 +81,7 @@ impl<'a> Kept<'a> {
     /// Makes the folders and what lies in them; says for each place where it lies outside. Where nothing can be mounted,
     /// what is shown below a kept folder is linked there.
     pub fn lay(&self, places: &Places, level: Level) -> Result<BTreeMap<AbsPath, AbsPath>, Failure> {
-        let own = places.context(self.root);
+        let own = &self.own;
         let refuse = |what: &str, e: Errno| {
             Failure::fault(format!(
                 "cannot keep {what} of this context in `{}`: {}",
@@ -89,7 +93,7 @@ impl<'a> Kept<'a> {
         if self.places.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let home = self.begin(&own).map_err(|e| refuse("the state", e))?;
+        let home = self.begin(own).map_err(|e| refuse("the state", e))?;
         let mut all = BTreeMap::new();
         for place in &self.places {
             let Some(rest) = below(self.home, place) else { continue };
@@ -121,12 +125,7 @@ impl<'a> Kept<'a> {
     /// What the context shares of its agent's login.
     pub fn shared(&self, places: &Places) -> Option<Shared> {
         let login = self.settings.login.as_ref()?;
-        Shared::of(
-            login,
-            self.home,
-            &places.context(self.root),
-            &places.login(&login.agent),
-        )
+        Shared::of(login, self.home, &self.own, &places.login(&login.agent))
     }
 
     /// The folder of the context, with its root's name in it for whoever looks.

@@ -342,6 +342,7 @@ impl Desk {
             parent: master.task,
             secret: None,
             variables: self.variables(server)?,
+            server: Some(server.name.clone()),
         };
         task::start_outside(&self.daemon, &order, three, &master.context, &Arc::new(policy), outer)
             .map_err(|fault| fault.to_string())

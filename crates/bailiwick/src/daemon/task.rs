@@ -383,6 +383,8 @@ pub struct Outer {
     pub secret: Option<OwnedFd>,
     /// Variables that it is given besides those of its rules.
     pub variables: Vec<(String, String)>,
+    /// The server that it is; none for a command.
+    pub server: Option<String>,
 }
 
 /// Starts a command that runs outside, by rules of its own.
@@ -475,6 +477,9 @@ fn begin(
         verb(false),
         &daemon.places.home,
         &context.root,
+        daemon
+            .places
+            .kept(&context.root, outer.as_ref().and_then(|outer| outer.server.as_deref())),
         policy.settings(),
     );
     let devices = granted_devices(order, policy)?;

@@ -150,17 +150,19 @@ pub fn load_server(
     };
     let mut loader = Loader::of(&sources, reading);
     loader.layers();
+    loader.rules.retain(|rule| {
+        let narrows = rule.effect != Verdict::Allow && matches!(rule.act().verb, VerbPattern::One(Verb::Run));
+        let of_tools = matches!(rule.act().resource, ResourcePattern::Tool(_));
+        // What the agent keeps is not the server's.
+        let kept = rule.layer() == Layer::Context && rule.act().verb == VerbPattern::One(Verb::Keep);
+        !narrows && !of_tools && !kept
+    });
     // It runs for the context, also where the person's own file names it.
     let own = server.rules.iter().cloned().map(|mut rule| {
         rule.origin.layer = Layer::Context;
         rule
     });
     loader.rules.extend(own);
-    loader.rules.retain(|rule| {
-        let narrows = rule.effect != Verdict::Allow && matches!(rule.act().verb, VerbPattern::One(Verb::Run));
-        let of_tools = matches!(rule.act().resource, ResourcePattern::Tool(_));
-        !narrows && !of_tools && rule.act().verb != VerbPattern::One(Verb::Keep)
-    });
     loader.tables.clear();
     if let (Some(name), ServerProgram::Url(_)) = (&server.secret, &server.program)
         && let Ok(name) = SecretName::parse(name)
@@ -280,16 +282,7 @@ impl Reader<'_> {
                 "read" => self.rules(item, Verdict::Allow, Section::Read),
                 "write" => self.rules(item, Verdict::Allow, Section::Write),
                 "network" => self.rules(item, Verdict::Allow, Section::Network),
-                "keep" => {
-                    if self.flag(item, "keep") {
-                        let hint = "take it out, and name a folder under `write`: what a server writes elsewhere ends with its task";
-                        self.error(
-                            item.span(),
-                            "`keep` needs a home for servers, which this build does not have",
-                            Some(hint.into()),
-                        );
-                    }
-                }
+                "keep" => self.rules(item, Verdict::Allow, Section::Keep),
                 "environment" => self.table(item, key, span, |reader, values| {
                     environment = reader.server_variables(values);
                 }),
