@@ -366,7 +366,10 @@ pub enum PersonAnswer {
     /// The answer to `Grant`, `Covered`, `Narrow` and `Revoke`: the grant, or what is left of it.
     Granted(Result<Option<Box<Granted>>, DeskFault>),
     /// The answer to `Survey`: JSON in a descriptor that comes along.
-    Surveyed,
+    Surveyed {
+        /// What servers said last on their standard error.
+        said: crate::daemon::servers::LastWords,
+    },
     /// The answer to `Counted`.
     Counted(Vec<(CountedKey, Counted)>),
     /// The answer to `Changed`: the moment now.

@@ -525,6 +525,28 @@ fn p2_what_a_server_keeps_is_its_own() {
 }
 
 #[test]
+fn a_server_that_cannot_be_asked_is_told_with_its_own_last_words() {
+    for kit in everybody() {
+        kit.write_home(
+            "servers/broken.sh",
+            "echo started >&2\nprintf 'no key: \\033[2Kset TELLER_KEY\\n' >&2\nexit 3\n",
+        );
+        kit.write(
+            "bailiwick.toml",
+            "extends = [\"coding\"]\n[[server]]\nname = \"one\"\nrun = [\"sh\", \"../home/servers/broken.sh\"]\nread = [\"~/servers\"]\n",
+        );
+        kit.run(&["trust"]).ok();
+        let told = kit.run(&["tools", "pin", "--yes"]).status_is(1).stderr;
+        assert!(told.contains("server `one` could not be asked"), "{told}");
+        assert!(told.contains("  it said: started\n"), "{told}");
+        assert!(
+            told.contains("no key: ") && told.contains("set TELLER_KEY") && !told.contains('\u{1b}'),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn c037_a_server_that_says_something_else_is_asked_about_and_the_yes_is_kept() {
     let kit = Bailiwick::as_ordinary_user();
     kit.write_home("servers/teller.py", TELLER);

@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 
 use super::trust::store_if_there;
 use crate::context::Context;
-use crate::daemon::servers::pinned;
+use crate::daemon::servers::{LastWords, pinned};
 use crate::failure::{Done, Exit, Failure};
 use crate::link::Link;
 use crate::places::Places;
@@ -140,7 +140,8 @@ fn program(server: &Server) -> String {
     }
 }
 
-type Surveyed = BTreeMap<String, Result<Offered, String>>;
+/// What each server offers, and what each said last on its standard error.
+type Surveyed = (BTreeMap<String, Result<Offered, String>>, LastWords);
 
 /// Has the daemon start servers and say what they offer.
 fn survey(places: &Places, context: &Context, policy: &Policy, names: &[String]) -> Result<Surveyed, Failure> {
@@ -158,17 +159,26 @@ fn survey(places: &Places, context: &Context, policy: &Policy, names: &[String])
             .collect(),
         servers: names.to_vec(),
     })?;
-    match link.hear()? {
-        PersonAnswer::Surveyed => {}
+    let said = match link.hear()? {
+        PersonAnswer::Surveyed { said } => said,
         PersonAnswer::Failed(fault) => return Err(Failure::fault(fault.to_string()).hint(fault.hint)),
         _ => return Err(Failure::fault("the daemon answered something that was not asked")),
-    }
+    };
     let unread = |e: &dyn std::fmt::Display| Failure::fault(format!("what servers offer cannot be read: {e}"));
     let text = link.take().ok_or_else(|| unread(&"nothing came"))?;
     let mut all = String::new();
     let file = std::fs::File::from(text);
     file.take(64 << 20).read_to_string(&mut all).map_err(|e| unread(&e))?;
-    serde_json::from_str(&all).map_err(|e| unread(&e))
+    let offered = serde_json::from_str(&all).map_err(|e| unread(&e))?;
+    Ok((offered, said))
+}
+
+/// Why a server could not be asked, and what it said itself.
+fn tell_failed(name: &str, why: &str, said: &LastWords) {
+    talkln!("bailiwick: server `{name}` could not be asked: {}", visible(why));
+    for line in said.get(name).into_iter().flatten() {
+        talkln!("  it said: {}", visible(line));
+    }
 }
 
 /// A tool by its name alone, all else with its kind.
@@ -214,12 +224,13 @@ fn show(lock: &Lock, name: &str, offered: &Offered) -> usize {
 fn diff(places: &Places, context: &Context, policy: &Policy, names: &[String]) -> Done {
     let lock = all_of(context, policy)?;
     let (mut differences, mut failed) = (0, false);
-    for (name, offered) in &survey(places, context, policy, names)? {
+    let (all, said) = survey(places, context, policy, names)?;
+    for (name, offered) in &all {
         match offered {
             Ok(offered) => differences += show(&lock, name, offered),
             Err(why) => {
                 failed = true;
-                talkln!("bailiwick: server `{name}` could not be asked: {}", visible(why));
+                tell_failed(name, why, &said);
             }
         }
     }
@@ -237,12 +248,13 @@ fn pin(places: &Places, context: &Context, policy: &Policy, args: &PinArgs) -> D
     let shown = all_of(context, policy)?;
     let mut locks = BTreeMap::new();
     let mut failed = false;
-    for (name, offered) in &survey(places, context, policy, &args.server)? {
+    let (all, said) = survey(places, context, policy, &args.server)?;
+    for (name, offered) in &all {
         let offered = match offered {
             Ok(offered) => offered,
             Err(why) => {
                 failed = true;
-                talkln!("bailiwick: server `{name}` could not be asked: {}", visible(why));
+                tell_failed(name, why, &said);
                 continue;
             }
         };

@@ -124,7 +124,7 @@ pub fn serve(daemon: &Arc<Daemon>, socket: UnixStream) -> Result<(), Ended> {
                 environment,
                 servers,
             } => match task::survey(daemon, directory, environment, &servers) {
-                Ok(found) => channel.send(&PersonAnswer::Surveyed, &[found.as_fd()])?,
+                Ok((found, said)) => channel.send(&PersonAnswer::Surveyed { said }, &[found.as_fd()])?,
                 Err(fault) => channel.send(&PersonAnswer::Failed(fault), &[])?,
             },
             PersonCall::Counted => channel.send(&PersonAnswer::Counted(daemon.mediator.counted()), &[])?,

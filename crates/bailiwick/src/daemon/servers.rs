@@ -7,10 +7,12 @@
 //! once each at a time, and end them.
 //! Not here: the gate's process (`tool_gate`), what a server may do (`policy`), which tools are called (`tools`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::BufRead as _;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bailiwick_fence::Channel;
 use bailiwick_gate::Store as _;
@@ -33,6 +35,13 @@ pub const RELAY: &str = "__tool-relay";
 
 /// Most bytes of what a server says on its standard error that the daemon's own log takes.
 const TALK: u64 = 64 * 1024;
+
+/// How many lines of it are kept for whoever asks why a server failed, and how much of each.
+const LAST_LINES: usize = 4;
+const LAST_CHARACTERS: usize = 300;
+
+/// How long the last of it is waited for, once a server's fence has been ended.
+const LISTENS: Duration = Duration::from_secs(1);
 
 /// A task whose tool gate may have servers started.
 #[derive(Clone)]
@@ -70,6 +79,16 @@ struct Desk {
     master: Master,
     to: Mutex<Channel>,
     running: Mutex<Running>,
+    talks: Mutex<BTreeMap<String, Talk>>,
+}
+
+/// What servers said last on their standard error, line by line.
+pub type LastWords = BTreeMap<String, Vec<String>>;
+
+/// What a server says on its standard error.
+struct Talk {
+    last: Arc<Mutex<VecDeque<String>>>,
+    over: Receiver<()>,
 }
 
 #[derive(Default)]
@@ -185,8 +204,9 @@ impl Master {
         Ok(Serving { gate, line, desk })
     }
 
-    /// Lists what the servers of these names offer: JSON, by server, of what it offers or why it could not be asked.
-    pub fn survey(self, daemon: &Arc<Daemon>, names: &[String]) -> std::io::Result<OwnedFd> {
+    /// Lists what the servers of these names offer: JSON, by server, of what it offers or why it could not be asked; and what
+    /// they said last besides.
+    pub fn survey(self, daemon: &Arc<Daemon>, names: &[String]) -> std::io::Result<(OwnedFd, LastWords)> {
         let mut config = config(self.task, &self.policy, &Lock::default(), "0".repeat(32));
         config
             .servers
@@ -198,7 +218,9 @@ impl Master {
         desk.end_all();
         gate.end();
         heard?;
-        found.ok_or_else(|| std::io::Error::other("the tool gate ended before it said what servers offer"))
+        let found =
+            found.ok_or_else(|| std::io::Error::other("the tool gate ended before it said what servers offer"))?;
+        Ok((found, desk.last_words()))
     }
 
     fn desk(self, daemon: &Arc<Daemon>, control: &Channel) -> std::io::Result<Arc<Desk>> {
@@ -207,6 +229,7 @@ impl Master {
             master: self,
             to: Mutex::new(control.second()?),
             running: Mutex::default(),
+            talks: Mutex::default(),
         }))
     }
 }
@@ -282,7 +305,8 @@ impl Desk {
         let (talk, errors) = std::io::pipe().map_err(|e| ended(e.to_string()))?;
         let three = [OwnedFd::from(input), output.into(), errors.into()];
         let started = self.launch(server, three).map_err(ended)?;
-        pass_on(name.to_owned(), self.master.task, talk.into());
+        let talk = pass_on(name.to_owned(), self.master.task, talk.into());
+        lock(&self.talks).insert(name.to_owned(), talk);
         let (handle, id) = (started.handle.clone(), started.handle.describe().id);
         let over = {
             let mut running = lock(&self.running);
@@ -442,6 +466,19 @@ impl Desk {
     }
 
     /// The task has ended: so do its servers.
+    /// What each server said last. Their fences have ended, so they say no more.
+    fn last_words(&self) -> LastWords {
+        let talks = std::mem::take(&mut *lock(&self.talks));
+        let heard = talks.into_iter().map(|(name, talk)| {
+            let _ = talk.over.recv_timeout(LISTENS);
+            let last = lock(&talk.last).iter().cloned().collect();
+            (name, last)
+        });
+        heard
+            .filter(|(_, last): &(String, Vec<String>)| !last.is_empty())
+            .collect()
+    }
+
     fn end_all(&self) {
         let mut running = lock(&self.running);
         running.over = true;
@@ -518,8 +555,14 @@ pub fn order(command: Vec<String>, level: Level, directory: AbsPath) -> RunOrder
 }
 
 /// What a server says on its standard error goes to the daemon's own log, up to a limit; what is over is read and dropped.
-fn pass_on(name: String, task: TaskId, talk: OwnedFd) {
+/// The last lines are kept besides.
+fn pass_on(name: String, task: TaskId, talk: OwnedFd) -> Talk {
+    let last = Arc::<Mutex<VecDeque<String>>>::default();
+    let (ended, over) = std::sync::mpsc::channel();
+    let kept = Arc::clone(&last);
     std::thread::spawn(move || {
+        // Told by being dropped.
+        let _ended = ended;
         let mut from = std::io::BufReader::new(std::fs::File::from(talk));
         let (mut left, mut line) = (TALK, Vec::new());
         loop {
@@ -528,16 +571,21 @@ fn pass_on(name: String, task: TaskId, talk: OwnedFd) {
             match part.read_until(b'\n', &mut line) {
                 Ok(0) | Err(_) => return,
                 Ok(count) => {
+                    let text = visible(String::from_utf8_lossy(&line).trim_end());
                     if left > 0 {
-                        let text = String::from_utf8_lossy(&line);
-                        talkln!(
-                            "bailiwick: server `{name}` of task {task}: {}",
-                            visible(text.trim_end())
-                        );
+                        talkln!("bailiwick: server `{name}` of task {task}: {text}");
                     }
                     left = left.saturating_sub(u64::try_from(count).unwrap_or(u64::MAX));
+                    if !text.is_empty() {
+                        let mut kept = lock(&kept);
+                        kept.push_back(text.chars().take(LAST_CHARACTERS).collect());
+                        if kept.len() > LAST_LINES {
+                            kept.pop_front();
+                        }
+                    }
                 }
             }
         }
     });
+    Talk { last, over }
 }

@@ -337,13 +337,13 @@ pub fn start(
     begun
 }
 
-/// Has the servers that the rules of a folder name started, and says what they offer: JSON in a descriptor.
+/// Has the servers that the rules of a folder name started, and says what they offer: JSON in a descriptor, and their last words.
 pub fn survey(
     daemon: &Arc<Daemon>,
     directory: AbsPath,
     environment: Vec<(String, String)>,
     names: &[String],
-) -> Result<OwnedFd, LaunchFault> {
+) -> Result<(OwnedFd, servers::LastWords), LaunchFault> {
     let context = Context::find(&directory, &daemon.places, None, Some(daemon.store.as_ref())).map_err(of_failure)?;
     let context = context.surveying();
     let policy = daemon.compile(&context).map_err(of_failure)?;
