@@ -422,6 +422,10 @@ pub struct Planned {
     pub secrets: Vec<String>,
     /// Commands that run outside: one line each.
     pub brokers: Vec<String>,
+    /// Tools of servers that were accepted and that some rule shows, as `SERVER/TOOL`.
+    pub tools: Vec<String>,
+    /// The servers of these tools, each with what it has outside.
+    pub servers: Vec<String>,
     /// Ports of the task that are seen outside.
     pub publish: Vec<Port>,
     /// Devices that are shown, and what each weakens: one line each.

@@ -520,7 +520,15 @@ fn p2_what_a_server_keeps_is_its_own() {
         let persons = std::fs::read_to_string(kit.home().join(".counter/calls")).unwrap();
         assert_eq!(persons, "person");
         let told = kit.run(&["run", "--", "true"]).ok().stderr;
-        assert!(told.contains("keep") && told.contains("~/.counter"), "{told}");
+        assert!(
+            told.contains("call the tools one/count, three/count, two/count"),
+            "{told}"
+        );
+        let has = format!("one (read {0}/servers, keep {0}/.counter)", kit.home().display());
+        assert!(
+            told.contains(&has) || told.contains("by servers, which have more: one (read"),
+            "{told}"
+        );
     }
 }
 

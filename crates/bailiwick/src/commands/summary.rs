@@ -185,6 +185,15 @@ pub fn planned(planned: &Planned) -> String {
             &some("have run outside, with more than it has here,", &planned.brokers),
         );
     }
+    if !planned.tools.is_empty() {
+        may(&mut out, &some("call the tools", &planned.tools));
+    }
+    if !planned.servers.is_empty() {
+        may(
+            &mut out,
+            &some("have these done by servers, which have more:", &planned.servers),
+        );
+    }
     for port in &planned.publish {
         line(
             &mut out,

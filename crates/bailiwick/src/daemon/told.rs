@@ -101,6 +101,7 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
     network.sort();
     network.dedup();
     let (network, more_network) = listed(network);
+    let tools = tools_of(context, policy);
     let mut sources: Vec<String> = policy.rules().iter().map(|rule| rule.origin.file.clone()).collect();
     sources.sort();
     sources.dedup();
@@ -133,6 +134,8 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
             .map(|(name, _, requests)| requests.told(name.as_str()))
             .collect(),
         brokers: settings.brokers.iter().map(|broker| told_of(policy, broker)).collect(),
+        servers: servers_of(policy, &tools),
+        tools,
         publish: Vec::new(),
         devices: Vec::new(),
         hidden: patterns(|o| {
@@ -243,6 +246,32 @@ fn told_of(policy: &Policy, broker: &Broker) -> String {
         "{}{secret}{asked}",
         broker.pattern.to_string().trim_start_matches("@exact ")
     )
+}
+
+/// The tools that some rule shows, of those that were accepted. A lock that cannot be read shows none; whoever starts the gate
+/// says so.
+fn tools_of(context: &Context, policy: &Policy) -> Vec<String> {
+    if policy.settings().servers.is_empty() {
+        return Vec::new();
+    }
+    let lock = super::servers::pinned(context, policy).unwrap_or_default();
+    let of = |(server, own): (&String, &bailiwick_tools::Pinned)| -> Vec<String> {
+        let shown = own.tools.keys().filter(|tool| policy.visible(server, tool));
+        shown.map(|tool| format!("{server}/{tool}")).collect()
+    };
+    lock.servers.iter().flat_map(of).take(LISTED).collect()
+}
+
+/// The servers of these tools that have anything outside, each with what it has.
+fn servers_of(policy: &Policy, tools: &[String]) -> Vec<String> {
+    let servers = policy.settings().servers.iter().filter(|server| {
+        let of = |tool: &String| tool.split_once('/').is_some_and(|(name, _)| name == server.name);
+        tools.iter().any(of)
+    });
+    let told = servers.map(|server| (&server.name, server.told()));
+    told.filter(|(_, has)| !has.is_empty())
+        .map(|(name, has)| format!("{name} ({})", has.join(", ")))
+        .collect()
 }
 
 /// What the person is told of this place: of the rules, of git, and of who else works here.
