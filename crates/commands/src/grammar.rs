@@ -80,6 +80,10 @@ pub(crate) struct Program {
     pub plus: bool,
     /// True when `NAME=value` may stand before that command.
     pub assignments: bool,
+    /// Other names of one and the same program: what is denied or asked of one is of all.
+    pub aka: Vec<String>,
+    /// True when it may be called by `NAME-SUBCOMMAND`: `git-push`.
+    pub dashed: bool,
     /// Lines with the same normal form, pair by pair.
     pub same: Vec<[String; 2]>,
     /// Lines with another one.
@@ -108,6 +112,9 @@ pub(crate) struct Level {
     pub look: Option<Look>,
     /// What an allow of it allows too: texts as behind `run`.
     pub starts: Vec<String>,
+    /// The subcommand that it comes to, where it has none of these options: what is denied or asked of that is of it, too.
+    pub is: Option<String>,
+    pub unless: Vec<String>,
     /// Subcommands by their spellings, divided by blanks, the usual one first.
     pub subcommands: BTreeMap<String, Level>,
 }
@@ -154,6 +161,12 @@ impl Level {
 }
 
 impl Program {
+    /// The other names of a program of this name.
+    pub(crate) fn also(&self, name: &str) -> &[String] {
+        let known = self.aka.iter().any(|own| fits(own, name));
+        if known { &self.aka } else { &[] }
+    }
+
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.names.iter().any(|own| fits(own, name))
     }

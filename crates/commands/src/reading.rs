@@ -4,6 +4,7 @@
 //! has no name that an allow could go by; what is too long is cut, and counts as unread).
 //! Not here: grammars (`grammar`), what variables steer (`steering`).
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use bailiwick_gate::{Reading, Start};
@@ -82,6 +83,17 @@ impl Grammars {
             }
             return;
         }
+        let undashed = self.undashed(start);
+        // A file of the machine's that a table knows by its own name is that, also where it is the same file as another: one
+        // file may be a hundred programs.
+        let itself = !start.own && (self.of(file_name(&start.called)).is_some() || undashed.is_some());
+        let start = &match itself && !start.like.is_empty() {
+            true => Cow::Owned(Start {
+                like: Vec::new(),
+                ..start.clone()
+            }),
+            false => Cow::Borrowed(start),
+        };
         let mut form = self.identify(start, left);
         form.only_against = against;
         let given = form.words.first().map_or("", |word| file_name(word)).to_owned();
@@ -114,6 +126,29 @@ impl Grammars {
         for program in others {
             self.read(Some(program), form.clone(), start, true, depth, left, forms);
         }
+        if let Some(whole) = undashed {
+            self.add(&whole, true, depth.saturating_sub(1), left, forms);
+        }
+    }
+
+    /// `git-push x` as the program and its subcommand.
+    fn undashed(&self, start: &Start) -> Option<Start> {
+        let given = start.words.first().map_or("", |word| file_name(word));
+        let names = [file_name(&start.called), file_name(&start.file), given];
+        let (program, subcommand) = names.into_iter().find_map(|name| {
+            let parts = name.match_indices('-').filter_map(|(at, _)| name.split_at_checked(at));
+            let mut parts = parts.filter_map(|(head, rest)| Some((head, rest.strip_prefix('-')?)));
+            parts.find(|(head, rest)| {
+                let program = self.of(head).filter(|program| program.dashed);
+                program.is_some_and(|program| program.level.subcommand(rest).is_some())
+            })
+        })?;
+        let rest = start.words.iter().skip(1).cloned();
+        let words = [program.to_owned(), subcommand.to_owned()]
+            .into_iter()
+            .chain(rest)
+            .collect();
+        Some(Start::named(words, start.variables.clone(), &start.directory))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the state of one walk, handed down")]
@@ -141,7 +176,11 @@ impl Grammars {
         };
         let found = argv::read(program, &mut form);
         let carried = carried(program, &form, found, start);
+        let comes_to = comes_to(program, &form, start);
         forms.push(form);
+        if let Some(other) = comes_to {
+            self.add(&other, true, depth.saturating_sub(1), left, forms);
+        }
         for carried in carried {
             let first = forms.len();
             let against = against || carried.only_against;
@@ -182,6 +221,11 @@ impl Grammars {
             .into_iter()
             .chain(start.like.iter().map(|path| file_name(path)));
         form.names = names.filter(|name| !name.is_empty()).map(Into::into).collect();
+        let others = [file, called]
+            .into_iter()
+            .filter_map(|name| Some(self.of(name)?.also(name)));
+        let others = others.flatten().filter(|name| !name.contains('*'));
+        form.names.extend(others.cloned());
         form.paths = [&start.file, &start.called]
             .into_iter()
             .filter_map(|path| absolute(path, &start.directory))
@@ -275,6 +319,18 @@ impl Reading for Grammars {
         all
     }
 
+    fn also(&self, name: &str) -> BTreeSet<String> {
+        let Some(program) = self.of(name) else {
+            return BTreeSet::new();
+        };
+        let others = program.also(name).iter().flat_map(|name| written_out(name));
+        let subcommands = program.level.subcommands.keys().flat_map(|names| names.split(' '));
+        let dashed = subcommands
+            .filter(|_| program.dashed)
+            .map(|own| format!("{name}-{own}"));
+        others.chain(dashed).collect()
+    }
+
     fn carriers(&self) -> BTreeSet<String> {
         let without_start = [Carries::Applet, Carries::File, Carries::Script];
         let carries = |program: &&Program| program.carries.is_some_and(|carries| without_start.contains(&carries));
@@ -284,14 +340,36 @@ impl Reading for Grammars {
             .filter(carries)
             .flat_map(|program| program.names.iter().cloned());
         let names = own.chain(shipped_carriers().map(str::to_owned));
-        let names = names.flat_map(|name| match name.split_once('*') {
-            // A name with a number is one of these: `python3.12`.
-            Some((head, "")) if head.ends_with('.') => (0..40).map(|number| format!("{head}{number}")).collect(),
-            Some(_) => Vec::new(),
-            None => vec![name],
-        });
+        let names = names.flat_map(|name| written_out(&name));
         names.chain(LOADERS.iter().map(|path| (*path).to_owned())).collect()
     }
+}
+
+/// A name, or where it ends with a number the names that there may be: `python3.12`.
+fn written_out(name: &str) -> Vec<String> {
+    match name.split_once('*') {
+        Some((head, "")) if head.ends_with('.') => (0..40).map(|number| format!("{head}{number}")).collect(),
+        Some(_) => Vec::new(),
+        None => vec![name.to_owned()],
+    }
+}
+
+/// The same command under the subcommand that it comes to: `git send-pack` is `git push`.
+fn comes_to(program: &Program, form: &NormalForm, start: &Start) -> Option<Start> {
+    let spelled = form.subcommand.first()?;
+    let (_, level) = program.level.subcommand(spelled.first()?)?;
+    let other = level.is.as_ref()?;
+    let given = form.options.iter().flat_map(|given| &given.names).chain(&form.unknown);
+    if given.into_iter().any(|name| level.unless.contains(name)) {
+        return None;
+    }
+    let mut words = start.words.clone();
+    let place = words.iter_mut().skip(1).find(|word| spelled.contains(word))?;
+    place.clone_from(other);
+    if let Some(first) = words.first_mut() {
+        *first = program.names.first()?.clone();
+    }
+    Some(Start::named(words, start.variables.clone(), &start.directory))
 }
 
 /// The dynamic linkers: they lie in no `PATH`, and a copy of one is found by where it lies.

@@ -79,6 +79,9 @@ pub trait Reading: Send + Sync {
     /// What an allowed command starts by itself, and what is allowed with it.
     fn follows(&self, pattern: &CommandPattern) -> Vec<CommandPattern>;
 
+    /// Other names under which a program of this name may start: `pip3`, `git-push`.
+    fn also(&self, name: &str) -> BTreeSet<String>;
+
     /// The names of programs that run others without starting them, as the dynamic linker and `busybox` do, or that are
     /// told what to be by a script, as interpreters are.
     fn carriers(&self) -> BTreeSet<String>;
@@ -95,6 +98,10 @@ impl Reading for AsWritten {
 
     fn follows(&self, _: &CommandPattern) -> Vec<CommandPattern> {
         Vec::new()
+    }
+
+    fn also(&self, _: &str) -> BTreeSet<String> {
+        BTreeSet::new()
     }
 
     fn carriers(&self) -> BTreeSet<String> {

@@ -127,9 +127,12 @@ impl Policy {
                 ProgramPattern::ReadOnly => None,
             };
             match name.filter(|name| !name.contains(['*', '\\'])) {
-                Some(name) => names.insert(name.to_owned()),
+                Some(name) => {
+                    names.insert(name.to_owned());
+                    names.extend(self.also(name).cloned());
+                }
                 None => return Judged::Everything,
-            };
+            }
         }
         if !names.is_empty() {
             names.extend(self.carriers().iter().cloned());

@@ -557,7 +557,7 @@ impl<'a> Loader<'a> {
             return Err(self.diagnostics);
         }
         let policy = policy.knowing(relations);
-        Ok(policy.warning(self.diagnostics).carried_by(self.reading.carriers()))
+        Ok(policy.warning(self.diagnostics).read_by(self.reading))
     }
 }
 

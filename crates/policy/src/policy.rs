@@ -5,8 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use bailiwick_gate::Reading;
 use bailiwick_model::{
-    AbsPath, Budget, Digest, HostPattern, Layer, Request, Resource, ResourcePattern, RuleRef, Totals, Verb, Verdict,
+    AbsPath, Budget, Digest, HostPattern, Layer, ProgramPattern, Request, Resource, ResourcePattern, RuleRef, Totals,
+    Verb, Verdict,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -46,6 +48,7 @@ pub struct Policy {
     relations: Option<Arc<Relations>>,
     totals: HashMap<Written, (String, Arc<Totals>)>,
     carriers: BTreeSet<String>,
+    also: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// The digest of layers, rules and settings, without regard to where they stand.
@@ -135,6 +138,7 @@ impl Policy {
             budgets,
             relations: None,
             carriers: BTreeSet::new(),
+            also: BTreeMap::new(),
         })
     }
 
@@ -143,10 +147,24 @@ impl Policy {
         self
     }
 
-    /// Names the programs that run others without starting them.
-    pub(crate) fn carried_by(mut self, carriers: BTreeSet<String>) -> Self {
-        self.carriers = carriers;
+    /// Takes from the grammars which programs run others without starting them, and under which other names those may start
+    /// that rules name.
+    pub(crate) fn read_by(mut self, reading: &dyn Reading) -> Self {
+        self.carriers = reading.carriers();
+        let named = self.rules.iter().filter_map(|rule| match &rule.act().resource {
+            ResourcePattern::Command(pattern) => match &pattern.program {
+                ProgramPattern::Name(name) => Some(name.clone()),
+                ProgramPattern::Path(_) | ProgramPattern::ReadOnly => None,
+            },
+            _ => None,
+        });
+        self.also = named.map(|name| (name.clone(), reading.also(&name))).collect();
         self
+    }
+
+    /// Other names under which a program of this name may start, which some rule names.
+    pub(crate) fn also(&self, name: &str) -> impl Iterator<Item = &String> {
+        self.also.get(name).into_iter().flatten()
     }
 
     /// Says who people are.

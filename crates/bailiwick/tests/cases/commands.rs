@@ -107,6 +107,65 @@ fn c002_a_push_is_denied_in_every_spelling() {
 }
 
 #[test]
+fn c002_a_push_is_denied_under_each_name_that_the_program_has() {
+    let kit = Bailiwick::new();
+    trust(&kit, "extends = [\"coding\"]\n[commands]\ndeny = [\"git push\"]\n");
+    kit.shell_outside("git init -q . && git -c user.name=a -c user.email=a@x.test commit -q --allow-empty -m one")
+        .ok();
+    kit.shell_outside("git init -q --bare theirs.git && git push -q theirs.git HEAD:refs/heads/main")
+        .ok();
+    let branches = || kit.shell_outside("git --git-dir=theirs.git branch --list").ok().stdout;
+    let tries = [
+        "git push theirs.git HEAD:refs/heads/NAME",
+        "\"$(git --exec-path)/git-push\" theirs.git HEAD:refs/heads/NAME",
+        "PATH=\"$(git --exec-path):$PATH\" git-push theirs.git HEAD:refs/heads/NAME",
+        "git send-pack ./theirs.git HEAD:refs/heads/NAME",
+        "\"$(git --exec-path)/git-send-pack\" ./theirs.git HEAD:refs/heads/NAME",
+        "cp \"$(git --exec-path)/git-push\" mine && ./mine theirs.git HEAD:refs/heads/NAME",
+        "ln -sf \"$(git --exec-path)/git-push\" linked && ./linked theirs.git HEAD:refs/heads/NAME",
+        "bash -c 'exec -a git-push \"$(command -v git)\" theirs.git HEAD:refs/heads/NAME'",
+    ];
+    let mut pushed = 0;
+    for (place, line) in tries.iter().enumerate() {
+        let named = |name: &str| line.replace("NAME", &format!("{name}{place}"));
+        // Not every git takes each of these; most must do, or nothing is tried.
+        pushed += usize::from(kit.shell_outside(&named("outside")).status == 0);
+        let done = kit.run(&["run", "-q", "--", "bash", "-c", &named("inside")]);
+        assert_ne!(done.status, 0, "{line}: {done:?}");
+    }
+    assert!(pushed >= 5, "{pushed}: {}", branches());
+    assert!(!branches().contains("inside"), "{}", branches());
+    // What git starts by itself to fetch goes on.
+    kit.shell_outside("git --git-dir=theirs.git branch more main").ok();
+    kit.run(&["run", "-q", "--", "git", "fetch", "-q", "./theirs.git", "more"])
+        .ok();
+}
+
+#[test]
+fn c002_other_names_of_one_program_are_that_program() {
+    let kit = Bailiwick::new();
+    trust(
+        &kit,
+        "extends = [\"coding\"]\n[commands]\ndeny = [\"pip install\", \"python3\"]\n",
+    );
+    for line in [
+        "pip3 install x",
+        "pip3.11 install x",
+        "python -c 1",
+        "python3.11 -c 1",
+        "python3.12 -m x",
+    ] {
+        let can = kit.run(&["can", &format!("run {line}")]);
+        assert_eq!(can.status, 3, "{line}: {can:?}");
+    }
+    assert_eq!(kit.run(&["can", "run pip3 list"]).status, 0);
+    let other = "\"$(readlink -f /usr/bin/python3)\" -c 'print(6 * 7)'";
+    assert!(kit.shell_outside(other).ok().stdout.contains("42"));
+    let inside = kit.run(&["run", "-q", "--", "sh", "-c", other]);
+    assert!(inside.status != 0 && !inside.stdout.contains("42"), "{inside:?}");
+}
+
+#[test]
 fn c004_a_launcher_is_no_licence_for_what_it_starts() {
     let kit = project(
         "allow = [\"env\", \"nice\", \"timeout\", \"setsid\", \"xargs\", \"echo\", \"ls\"]\ndeny = [\"touch\"]",

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -390,15 +391,15 @@ impl Supervisor {
             || called.starts_with("/dev")
     }
 
-    /// The programs of the machine that a file is a copy of.
+    /// The programs of the machine that a file is, under another name, or is a copy of.
     fn like(&self, file: &There) -> Vec<String> {
-        if self.may(file) != May::Write {
-            return Vec::new();
-        }
         let size = u64::try_from(file.stat.st_size).unwrap_or(0);
+        let itself = (file.stat.st_dev, file.stat.st_ino);
         let known = self.charge.known.of_size(size);
-        let copies = known.iter().filter(|(_, path)| alike(file, path));
-        copies.map(|(name, _)| name.clone()).collect()
+        let copies = known
+            .iter()
+            .filter(|known| known.file == itself || alike(file, &known.path));
+        copies.map(|known| known.name.clone()).collect()
     }
 
     /// Lets a start go on, and looks at what has started before its first instruction.
@@ -521,7 +522,16 @@ fn alike(file: &There, other: &Path) -> bool {
 
 /// The programs of the machine that rules speak of, by their size: a copy has the size of what it is a copy of.
 #[derive(Debug, Default)]
-pub(crate) struct Known(BTreeMap<u64, Vec<(String, PathBuf)>>);
+pub(crate) struct Known(BTreeMap<u64, Vec<KnownProgram>>);
+
+/// One of them.
+#[derive(Debug)]
+struct KnownProgram {
+    name: String,
+    path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+}
 
 impl Known {
     /// Looks for the programs along a `PATH`.
@@ -536,14 +546,18 @@ impl Known {
                 if let Ok(found) = fs::metadata(&at)
                     && found.is_file()
                 {
-                    known.0.entry(found.len()).or_default().push((name.clone(), at));
+                    known.0.entry(found.len()).or_default().push(KnownProgram {
+                        name: name.clone(),
+                        path: at,
+                        file: (found.dev(), found.ino()),
+                    });
                 }
             }
         }
         known
     }
 
-    fn of_size(&self, size: u64) -> &[(String, PathBuf)] {
+    fn of_size(&self, size: u64) -> &[KnownProgram] {
         self.0.get(&size).map_or(&[], Vec::as_slice)
     }
 }

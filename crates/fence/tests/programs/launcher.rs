@@ -32,6 +32,10 @@ impl Reading for AsSeen {
         Resource::Command(Command::plain(seen, &start.called))
     }
 
+    fn also(&self, _: &str) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+
     fn follows(&self, _: &CommandPattern) -> Vec<CommandPattern> {
         Vec::new()
     }
