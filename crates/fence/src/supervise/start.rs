@@ -9,7 +9,7 @@
 //! Trust: all of it is the agent's. Not here: what words mean (`Reading`), who may (`mediator`).
 //! See: execve(2), ptrace(2), `load_script` in the kernel's `fs/binfmt_script.c`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsFd;
@@ -534,27 +534,39 @@ struct KnownProgram {
 }
 
 impl Known {
-    /// Looks for the programs along a `PATH`.
+    /// Looks for the programs along a `PATH`: some hundred names, so each folder is read once instead of asked for each.
     pub(crate) fn along(path: &str, judged: &Judged) -> Self {
         let mut known = Self::default();
         let Judged::Programs(programs) = judged else {
             return known;
         };
-        for name in programs {
-            for folder in path.split(':').filter(|folder| folder.starts_with('/')) {
-                let at = Path::new(folder).join(name);
-                if let Ok(found) = fs::metadata(&at)
-                    && found.is_file()
-                {
-                    known.0.entry(found.len()).or_default().push(KnownProgram {
-                        name: name.clone(),
-                        path: at,
-                        file: (found.dev(), found.ino()),
-                    });
+        for name in programs.iter().filter(|name| name.starts_with('/')) {
+            known.take(name, PathBuf::from(name));
+        }
+        let mut read = BTreeSet::new();
+        for folder in path.split(':').filter(|folder| folder.starts_with('/')) {
+            // `/bin` is `/usr/bin` on most machines.
+            let is_new = fs::metadata(folder).is_ok_and(|found| read.insert((found.dev(), found.ino())));
+            let entries = is_new.then(|| fs::read_dir(folder).ok()).flatten();
+            for entry in entries.into_iter().flatten().flatten() {
+                if let Some(name) = entry.file_name().to_str().filter(|name| programs.contains(*name)) {
+                    known.take(name, entry.path());
                 }
             }
         }
         known
+    }
+
+    fn take(&mut self, name: &str, path: PathBuf) {
+        if let Ok(found) = fs::metadata(&path)
+            && found.is_file()
+        {
+            self.0.entry(found.len()).or_default().push(KnownProgram {
+                name: name.to_owned(),
+                path,
+                file: (found.dev(), found.ino()),
+            });
+        }
     }
 
     fn of_size(&self, size: u64) -> &[KnownProgram] {
