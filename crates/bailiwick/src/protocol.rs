@@ -479,4 +479,7 @@ pub struct RunningTask {
     pub lasting: bool,
     /// True when a command attends it.
     pub attended: bool,
+    /// The tags that what it has read carries, each with what gave it.
+    #[serde(default)]
+    pub read: Vec<String>,
 }

@@ -237,6 +237,7 @@ impl Asked {
             until: Instant::now().checked_add(most).unwrap_or_else(Instant::now),
             cut: &cut,
             server: self.name.server(),
+            quiet: false,
         };
         match asked.answer(gate, asker, under).await {
             Ok(Ok(result)) => {
