@@ -7,7 +7,7 @@ use bailiwick_policy::{MandateText, Published, SourceFile};
 use serde::{Deserialize, Serialize};
 
 /// The version of these frames.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// This build: version, and what tells one build of a version from another.
 pub fn build() -> String {

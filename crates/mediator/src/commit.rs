@@ -68,7 +68,9 @@ fn goes_on(request: &Request) -> Option<Box<Request>> {
     let goes_on = match &request.resource {
         Resource::Url(_) | Resource::Repository { .. } | Resource::Endpoint { .. } => true,
         Resource::Command(_) => request.verb == Verb::Broker,
-        Resource::File(_) | Resource::Tree(_) | Resource::Name(_) | Resource::Secret(_) | Resource::Tool(_) => false,
+        // What a server asked for is said once it is there.
+        Resource::Tool(_) => matches!(request.verb, Verb::Sample | Verb::Elicit | Verb::Roots),
+        Resource::File(_) | Resource::Tree(_) | Resource::Name(_) | Resource::Secret(_) => false,
     };
     goes_on.then(|| Box::new(request.clone()))
 }

@@ -73,10 +73,12 @@ fn outer_contents(server: &str, contents: &mut ResourceContents) {
     }
 }
 
-/// The servers of which some rule shows something with this verb, running. One that fails is left out.
+/// The servers of which some rule shows something with this verb, running. One that fails is left out, and so is one whose
+/// lists carry tags.
 async fn servers(gate: &Arc<Gate>, asker: &Asker, verb: &Verb) -> Vec<(Arc<Upstream>, Arc<Connection>)> {
     let mut all = Vec::new();
-    for upstream in gate.servers.values().filter(|upstream| upstream.config.shows_any(verb)) {
+    let listed = |upstream: &&Arc<Upstream>| upstream.config.shows_any(verb) && !upstream.config.unlisted;
+    for upstream in gate.servers.values().filter(listed) {
         if let Ok(connection) = asker.alive(gate.running(upstream)).await {
             all.push((Arc::clone(upstream), connection));
         }

@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 
 use bailiwick_model::{
-    Argument, Label, Obligation, Request, Resource, RuleRef, Tag, ToolDuty, ToolName, Verb, Verdict, argument,
+    Argument, Label, Obligation, Request, Resource, ResourcePattern, RuleRef, Tag, ToolDuty, ToolName, Verb,
+    VerbPattern, Verdict, argument,
 };
 
 use crate::combine::other_views;
@@ -54,6 +55,19 @@ impl Policy {
             }
         }
         label
+    }
+
+    /// True when resources or prompts of a server give tags: what it lists of them says something of what they are, and no
+    /// request stands for that.
+    pub fn lists_are_tagged(&self, server: &str) -> bool {
+        let listed = |rule: &Rule| match (&rule.act().verb, &rule.act().resource) {
+            (VerbPattern::Any | VerbPattern::One(Verb::Open | Verb::Prompt), ResourcePattern::Tool(pattern)) => {
+                pattern.server().is_none_or(|own| own == server)
+            }
+            _ => false,
+        };
+        let tables = &self.settings().tags.tables;
+        tables.iter().flat_map(|table| &table.on).any(listed)
     }
 
     /// The tags of confidentiality that may reach what a request acts on: by every layer that speaks of the tag.

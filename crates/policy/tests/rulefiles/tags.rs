@@ -94,6 +94,7 @@ fn p6_what_data_may_reach_is_as_narrow_as_an_allow() {
     ] {
         assert_eq!(cleared(&policy, act), want, "{act}");
     }
+    assert!(policy.lists_are_tagged("hr") && !policy.lists_are_tagged("page"));
     let hr = Tag::parse("hr").unwrap();
     let (verdict, rule) = policy.settings().tags.otherwise(&hr);
     assert_eq!((verdict, rule.unwrap().act.as_str()), (Verdict::Ask, "tag hr"));

@@ -75,6 +75,29 @@ fn only_what_a_rule_shows_is_listed_under_names_that_tell_the_server() {
 }
 
 #[test]
+fn p6_a_server_whose_resources_are_tagged_lists_none_and_answers_for_each() {
+    let world = Plan::new()
+        .server(
+            "unlisted",
+            &["open unlisted/file:///a/**", "prompt unlisted/summary"],
+            &json!([]),
+            notes(),
+        )
+        .start(|_| Say::Allow);
+    let mut client = world.client();
+    for (method, all) in [
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+        ("prompts/list", "prompts"),
+    ] {
+        assert_eq!(client.request(method, json!({}))["result"][all], json!([]), "{method}");
+    }
+    let read = client.request("resources/read", json!({"uri": "unlisted+file:///a/one"}));
+    assert!(read["result"]["contents"][0]["text"].is_string(), "{read}");
+    assert_eq!(world.asked(), ["open unlisted/file:///a/one"]);
+}
+
+#[test]
 fn p1_each_resource_and_prompt_is_asked_about_by_its_own_name() {
     let world = plan().start(|request| match request.to_string().as_str() {
         "open notes/file:///a/one" => Say::Under(vec![Obligation::Tool(ToolDuty::Redact {
