@@ -107,6 +107,15 @@ fn duty_of_tool(duty: &ToolDuty) -> String {
             format!("of the result {} are passed on", parts.join(" and "))
         }
         ToolDuty::Present { .. } => "values of the result are handed on as handles".into(),
+        ToolDuty::Label { label } => {
+            let tags: Vec<String> = label
+                .confidential
+                .iter()
+                .chain(&label.influence)
+                .map(ToString::to_string)
+                .collect();
+            format!("what stands behind its handles is tagged {}", tags.join(", "))
+        }
         ToolDuty::Reveal { .. } => "handles are opened for the tool".into(),
         ToolDuty::Tokens { most } => format!("a model writes at most {most} tokens"),
         ToolDuty::Notify => "you are told".into(),
@@ -203,6 +212,19 @@ pub fn change(request: &Request, decision: &Decision, root: &AbsPath) -> Option<
         (Code::AddressLinkLocal, _) => Some("nothing can: link-local addresses are always refused".into()),
         (Code::AskedByRule, Some(rule)) => Some(format!(
             "a person says yes with `bailiwick approve` while it waits; or allow it at {}:{}",
+            rule.file, rule.line
+        )),
+        (Code::FlowRefused, Some(rule)) => Some(format!(
+            "name it in `may_reach` of `{}` at {}:{}, or begin another task, which has read nothing",
+            rule.act, rule.file, rule.line
+        )),
+        (Code::FlowRefused, None) => Some("begin another task, which has read nothing".into()),
+        (Code::FlowAsked, Some(rule)) => Some(format!(
+            "a person says yes with `bailiwick approve` while it waits; or name it in `may_reach` of `{}` at {}:{}",
+            rule.act, rule.file, rule.line
+        )),
+        (Code::InfluenceAsked, Some(rule)) => Some(format!(
+            "a person says yes with `bailiwick approve` while it waits; or hold the argument to one value at {}:{}",
             rule.file, rule.line
         )),
         (Code::OutOfHours, Some(rule)) => Some(format!("wait; or widen the hours at {}:{}", rule.file, rule.line)),

@@ -222,6 +222,7 @@ fn came_to(event: &Event) -> (&'static str, Tone) {
         Event::Settled { done: true, .. } => ("done", Tone::Plain),
         Event::Settled { done: false, .. } => ("not done", Tone::Plain),
         Event::Redeemed { .. } => ("secret", Tone::Plain),
+        Event::Raised { .. } => ("label", Tone::Plain),
         Event::Trusted { .. } => ("trust", Tone::Plain),
         Event::HandedIn { .. } | Event::NotHandedIn { .. } => ("give", Tone::Plain),
         Event::Published { .. } => ("port", Tone::Plain),

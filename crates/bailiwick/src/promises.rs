@@ -144,19 +144,24 @@ pub const PROMISES: [Promise; 14] = [
     Promise {
         id: "P6",
         name: "flow",
-        how: None,
+        how: Some(
+            "what a tagged server or host answers raises the task's label, and data with a tag reaches only what is cleared for it",
+        ),
         fence: false,
-        lacks: &[(
-            Lack::Build,
-            "labels are carried and checked, but nothing gives them yet",
-        )],
+        lacks: &[
+            (Lack::Build, "what a task writes into files carries no label"),
+            (Lack::Build, "what a context keeps carries none into its next task"),
+        ],
     },
     Promise {
         id: "P7",
         name: "influence",
-        how: None,
+        how: Some("a trusted argument of a tool that untrusted text may have chosen is asked about"),
         fence: false,
-        lacks: &[(Lack::Build, "needs labels and the tool gate")],
+        lacks: &[(
+            Lack::Build,
+            "arguments of tools alone can be named, not parts of requests or commands",
+        )],
     },
     Promise {
         id: "P8",

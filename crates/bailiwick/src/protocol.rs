@@ -7,7 +7,7 @@ use bailiwick_policy::{MandateText, Published, SourceFile};
 use serde::{Deserialize, Serialize};
 
 /// The version of these frames.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// This build: version, and what tells one build of a version from another.
 pub fn build() -> String {
@@ -486,4 +486,7 @@ pub struct RunningTask {
     pub lasting: bool,
     /// True when a command attends it.
     pub attended: bool,
+    /// The tags that what it has read carries, each with what gave it.
+    #[serde(default)]
+    pub read: Vec<String>,
 }

@@ -180,9 +180,9 @@ fn c070_a_rule_that_this_build_cannot_enforce_is_refused_with_a_hint() {
         ),
         ("[files]\nask = [\"~/Documents/*.pdf\"]\n", "ask"),
         ("[secret.x]\nfrom = \"keyring:a=\"\n", "keyring"),
-        ("[[tool]]\nname = \"x/y\"\ntrusted = [\"a\"]\n", "trusted"),
+        ("[[tool]]\nname = \"x/y\"\ntags = [\"a\"]\n", "tag"),
         ("[[server]]\nname = \"x\"\nrun = [\"x\"]\nkeep = [\"/srv/x\"]\n", "kept"),
-        ("[tag.pii]\non = [\"read ~/hr/**\"]\n", "tag"),
+        ("[tag.pii]\non = [\"run cat ~/hr\"]\n", "inside"),
         ("[oversight]\npresent = [\"call bank\"]\n", "call"),
     ] {
         kit.write("bailiwick.toml", rules);

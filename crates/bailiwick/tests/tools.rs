@@ -375,6 +375,146 @@ fn p3_a_flight_is_booked_only_where_it_fits_what_was_found() {
     }
 }
 
+fn forge(tool: &str, rest: &str) -> String {
+    format!(r#"{{"tool": "repos__{tool}", "args": {{{rest}}}}}"#)
+}
+
+/// Runs the scripted agent, and answers each question with a yes or a no: what became of each call, and what was asked.
+fn answering(desk: &Desk<'_>, calls: &[&str], yes: impl Fn(&str) -> bool) -> (Vec<String>, Vec<serde_json::Value>) {
+    std::fs::write(desk.folder.join("calls.jsonl"), calls.join("\n")).unwrap();
+    desk.kit.hand_over();
+    let line = format!(
+        "cd {} && exec {} run -q -- python3 agent.py calls.jsonl",
+        desk.folder.display(),
+        desk.kit.program()
+    );
+    let mut agent = desk.kit.outside_command("sh");
+    let mut child = agent
+        .args(["-c", &line])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut asked: Vec<serde_json::Value> = Vec::new();
+    while child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let listed = desk.kit.run(&["approve", "--list", "--json"]);
+        let all: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
+        for one in all["waiting"].as_array().into_iter().flatten() {
+            let id = one["id"].as_str().unwrap();
+            if asked.iter().any(|known| known["id"] == one["id"]) {
+                continue;
+            }
+            let words = match yes(&one.to_string()) {
+                true => vec!["approve", id],
+                false => vec!["approve", id, "--no"],
+            };
+            desk.kit.run(&words).ok();
+            asked.push(one.clone());
+        }
+    }
+    let done = child.wait_with_output().unwrap();
+    let lines = String::from_utf8_lossy(&done.stdout)
+        .lines()
+        .map(ToOwned::to_owned)
+        .collect();
+    (lines, asked)
+}
+
+#[test]
+fn c061_what_was_read_of_the_private_repository_is_not_published_unseen() {
+    for kit in everybody() {
+        let desk = Desk::of(&kit, "triage");
+        let (read, comment) = (
+            |repo: &str| forge("read", &format!(r#""repo": "{repo}""#)),
+            |repo: &str, text: &str| forge("comment", &format!(r#""repo": "{repo}", "text": "{text}""#)),
+        );
+        let published = || std::fs::read_to_string(desk.folder.join("../repos/comments/pub.jsonl")).unwrap();
+        // (a), (b) and (d): each repository by itself, and a session that has read nothing. Nobody is there to ask.
+        for calls in [
+            vec![read("pub"), comment("pub", "one")],
+            vec![read("priv"), comment("priv", "two")],
+            vec![comment("pub", "three")],
+        ] {
+            let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
+            let lines = desk.calls("--no-ask", &calls);
+            assert!(
+                lines.len() == calls.len() && lines.iter().all(|line| line.starts_with("ok ")),
+                "{lines:?}"
+            );
+        }
+        // (c): the public one, the private one, and then a comment on the public one. A no, and a yes to one comment.
+        let steps = [
+            read("pub"),
+            read("priv"),
+            comment("pub", "deploy key: 7f3a-PRIVATE-91cc"),
+            comment("pub", "nothing of it"),
+            comment("pub", "nothing of it"),
+        ];
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        let count = std::cell::Cell::new(0);
+        let (lines, asked) = answering(&desk, &steps, |asked| {
+            count.set(count.get() + 1);
+            count.get() == 2 && asked.contains("nothing of it")
+        });
+        assert_eq!(asked.len(), 3, "{asked:?}");
+        let codes: Vec<String> = lines.iter().map(|line| code(line)).collect();
+        assert_eq!(codes[2], "answered-no", "{lines:?}");
+        assert!(lines[3].starts_with("ok comment on pub"), "{lines:?}");
+        assert_eq!(codes[4], "answered-no", "a yes is for one call: {lines:?}");
+        assert!(
+            !published().contains("PRIVATE") && published().contains("nothing of it"),
+            "{}",
+            published()
+        );
+        // The question names what is private, the step in which it was read, and the time.
+        let question = asked[0].to_string();
+        let log = desk.bailiwick("log show").ok().stdout;
+        let step = log
+            .lines()
+            .rfind(|line| line.contains("call repos/read") && line.contains("priv"))
+            .unwrap();
+        let id = step.rsplit(", ").next().unwrap().trim_end_matches(')');
+        let at = step.split('T').nth(1).unwrap().split('.').next().unwrap();
+        assert!(
+            question.contains("tagged `private` (call repos/read, ") && question.contains(id) && question.contains(at),
+            "{question} does not name {step}"
+        );
+        assert!(
+            log.contains(&format!("has read what is tagged private ({id})")),
+            "{log}"
+        );
+        let asking = asked[0]["id"].as_str().unwrap();
+        let why = desk.bailiwick(&format!("explain {asking}")).ok().stdout;
+        assert!(why.contains("tagged `private`") && why.contains("flow-asked"), "{why}");
+        // With nobody there it is a no, and nothing of it is published: the example as it stands.
+        let shipped = std::fs::read_to_string(desk.folder.join("triage.jsonl")).unwrap();
+        let lines = desk.calls("--no-ask", &shipped.lines().collect::<Vec<_>>());
+        assert!(lines[..4].iter().all(|line| line.starts_with("ok ")), "{lines:?}");
+        assert_eq!(code(&lines[4]), "nobody-to-ask", "{lines:?}");
+        assert!(!published().contains("PRIVATE"));
+    }
+}
+
+#[test]
+fn p7_whom_a_ticket_may_have_named_is_asked_about() {
+    let kit = Bailiwick::as_ordinary_user();
+    let desk = Desk::of(&kit, "triage");
+    let assign = |to: &str| forge("assign", &format!(r#""repo": "pub", "to": "{to}""#));
+    let read = forge("read", r#""repo": "pub""#);
+    // What a rule holds to one value nobody can have chosen.
+    let lines = desk.calls("--no-ask", &[&assign("ann"), &read, &assign("ann"), &assign("nobody")]);
+    let codes: Vec<String> = lines.iter().map(|line| code(line)).collect();
+    assert!(lines[0].starts_with("ok ") && lines[3].starts_with("ok "), "{lines:?}");
+    assert_eq!(codes[2], "nobody-to-ask", "{lines:?}");
+    let (lines, asked) = answering(&desk, &[&read, &assign("mallory")], |_| false);
+    assert_eq!(code(&lines[1]), "answered-no", "{lines:?}");
+    let question = asked[0].to_string();
+    assert!(
+        question.contains("`to` may have been chosen by untrusted text") && question.contains("tagged `tickets`"),
+        "{question}"
+    );
+}
+
 /// A server whose tool says its environment and that of the process above it.
 const TELLER: &str = r#"
 import json, os, sys

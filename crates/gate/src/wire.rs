@@ -14,7 +14,7 @@ use crate::secret::{Redeemed, ToSign};
 use crate::written::{RequestDigest, Written};
 
 /// The version of the frames. Both ends must have the same.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// Largest frame, in bytes of JSON.
 pub const MAX_FRAME: usize = 256 * 1024;

@@ -333,7 +333,13 @@ fn is_another_pair_of_eyes(waiting: &Waiting, shown: Digest, by: &Approver) -> R
 /// What a yes to a question may cover. Where its task has ended, there is no request that could still be decided: the
 /// narrowest is its act, of the next task.
 pub(crate) fn offers_of(waiting: &Waiting) -> Vec<Offer> {
-    let all = offers(&waiting.request);
+    let mut all = offers(&waiting.request);
+    // Where data goes, and what untrusted text may have chosen, is said for what is shown alone.
+    let of_flow = |reason: &Reason| matches!(reason.code, Code::FlowAsked | Code::InfluenceAsked);
+    let asks = waiting.against.reasons.iter();
+    if asks.filter(|reason| reason.verdict == Verdict::Ask).any(of_flow) {
+        all.retain(Offer::is_request);
+    }
     let of_running = |offer: &Offer| waiting.running || !offer.is_request();
     all.into_iter().filter(of_running).collect()
 }

@@ -7,10 +7,11 @@
 use bailiwick_gate::desk::Detail;
 use bailiwick_gate::{MayAnswer, Waiting};
 use bailiwick_model::{
-    Argument, Command, Host, HttpUrl, NormalForm, Request, Resource, ToolName, Verb, Verdict, argument, parameters,
-    visible,
+    Argument, Code, Command, Host, HttpUrl, NormalForm, Request, Resource, ToolName, Verb, Verdict, argument,
+    parameters, visible,
 };
 
+use crate::flow::may_be_chosen;
 use crate::offers::{in_words, with_args};
 
 /// As many blanks in a row as are shown as their number.
@@ -109,6 +110,29 @@ fn program_of(command: &Command) -> String {
     let name = form.names.first().cloned().unwrap_or_default();
     let parts = form.subcommand.iter().filter_map(|part| part.first());
     parts.fold(name, |sum, part| format!("{sum} {part}"))
+}
+
+/// All pieces of a request, with what is to be minded of arguments that untrusted text may have chosen.
+pub(crate) fn all_details(waiting: &Waiting) -> Vec<Detail> {
+    let asks = waiting.against.reasons.iter();
+    let chosen: Vec<&str> = asks
+        .filter(|reason| reason.code == Code::InfluenceAsked)
+        .map(|reason| reason.text.as_str())
+        .collect();
+    let minded = |mut detail: Detail| {
+        if let Some(name) = detail.name.strip_prefix("argument ") {
+            // Of a field within an argument, the argument.
+            let whole = may_be_chosen(name);
+            let within = whole.split_once("` ").map(|(head, _)| format!("{head}."));
+            let about =
+                |text: &&&str| text.starts_with(&whole) || within.as_ref().is_some_and(|head| text.starts_with(head));
+            if let Some(text) = chosen.iter().find(about) {
+                detail.mind = Some(visible(text));
+            }
+        }
+        detail
+    };
+    details(&waiting.request).into_iter().map(minded).collect()
 }
 
 /// All pieces of a request.

@@ -10,8 +10,8 @@ use bailiwick_gate::{
     LedgerFault, Outcome, Pending, Permit, PermitTerms, Question, Receipt, Refusal, Settlement, digest_of,
 };
 use bailiwick_model::{
-    Code, Decision, DecisionId, Digest, Durability, Event, Millis, Nonce, Obligation, Record, Request, TaskId,
-    ToolDuty, Verdict, argument, visible,
+    Code, Decision, DecisionId, Digest, Durability, Event, Label, Millis, Nonce, Obligation, Record, Request, Resource,
+    TaskId, ToolDuty, Verb, Verdict, argument, visible,
 };
 
 use crate::decide::{Judged, judge};
@@ -20,7 +20,7 @@ use crate::monitor::{Mediator, unknown_task};
 use crate::offers::in_words;
 use crate::redeem;
 use crate::session::Asker;
-use crate::snapshot::{Purpose, Snapshot};
+use crate::snapshot::{Origin, Purpose, Snapshot};
 use crate::task::{Open, Task, lock};
 
 /// How often a decision is made again because the task's state moved meanwhile.
@@ -32,8 +32,48 @@ const PERMIT_LIFE: u64 = 30_000;
 /// Most bytes of a settlement's note that are kept.
 const MAX_NOTE: usize = 1024;
 
+/// Most bytes that are kept of the act that gave a tag.
+const MAX_ACT: usize = 256;
+
 /// Most bytes that are kept of what a gate refused by itself.
 const MAX_WHAT: usize = 4096;
+
+/// What became of a task's label by an allow.
+#[derive(Default)]
+struct Raised {
+    /// The tags that are new.
+    label: Label,
+    /// The permits of what may not go on with them.
+    cut: Vec<Nonce>,
+}
+
+impl Raised {
+    /// Raises a task's label by what the answer to a request carries.
+    fn of(task: &Task, request: &Request, id: DecisionId, gives: &Label, nonce: &Nonce, now: Millis) -> Self {
+        let origin = Origin {
+            decision: id,
+            act: cut(&visible(&request.to_string()), MAX_ACT).into(),
+            at: now,
+        };
+        let mut state = task.state();
+        Self {
+            label: state.raise(gives, Some(&origin)),
+            cut: state.open_against(nonce),
+        }
+    }
+}
+
+/// What a permit is for, where data may still be sent while it is open.
+fn goes_on(request: &Request) -> Option<Box<Request>> {
+    let goes_on = match &request.resource {
+        Resource::Url(_) | Resource::Repository { .. } | Resource::Endpoint { .. } => true,
+        Resource::Command(_) => request.verb == Verb::Broker,
+        // What a server asked for is said once it is there.
+        Resource::Tool(_) => matches!(request.verb, Verb::Sample | Verb::Elicit | Verb::Roots),
+        Resource::File(_) | Resource::Tree(_) | Resource::Name(_) | Resource::Secret(_) => false,
+    };
+    goes_on.then(|| Box::new(request.clone()))
+}
 
 /// An answer, and the record that it waits for.
 struct Committed {
@@ -156,8 +196,15 @@ impl Mediator {
         for _ in 0..MAX_ROUNDS {
             let snapshot = self.snapshot_of(&task, purpose);
             let judged = judge(request, &snapshot);
-            let _writer = lock(&task.writer);
+            let gives = judged.gives.clone();
+            let writer = lock(&task.writer);
             if let Some((decision, permit)) = self.reserve(&task, &snapshot, judged, request, (id, digest)) {
+                let raised = match &permit {
+                    Some((nonce, _)) if !gives.is_empty() => {
+                        Raised::of(&task, request, id, &gives, nonce, snapshot.now)
+                    }
+                    _ => Raised::default(),
+                };
                 let terms = permit.map(|(nonce, deadline)| PermitTerms {
                     decision: id,
                     digest,
@@ -166,17 +213,29 @@ impl Mediator {
                     deadline,
                     obligations: decision.obligations.clone(),
                 });
-                return self.put_on_record(
-                    request,
-                    digest,
-                    id,
-                    decision,
-                    terms.map(|terms| (Arc::clone(&task), terms)),
-                );
+                let permit = terms.map(|terms| (Arc::clone(&task), terms));
+                let committed = self.put_on_record(request, digest, id, decision, permit);
+                let committed = self.put_raise_on_record(task.id, id, &raised, committed);
+                drop(writer);
+                self.cut_off(&task, &raised.cut);
+                return committed;
             }
         }
         let moved = Decision::deny(Code::StateMoved, "the task's state kept moving while this was decided");
         self.put_on_record(request, digest, id, moved, None)
+    }
+
+    /// Puts on record that a task's label is raised: the answer waits for that, too.
+    fn put_raise_on_record(&self, task: TaskId, id: DecisionId, raised: &Raised, committed: Committed) -> Committed {
+        if raised.label.is_empty() || committed.record.is_err() {
+            return committed;
+        }
+        let label = raised.label.clone();
+        Committed {
+            durability: Durability::Durable,
+            record: self.append(task, Event::Raised { id, label }, Durability::Durable),
+            ..committed
+        }
     }
 
     /// Takes what the decision uses up, and opens its permit; nothing when the state has moved since the snapshot.
@@ -233,6 +292,7 @@ impl Mediator {
             uses: judged.uses,
             grant,
             redeemable: redeem::redeemable(request, &judged.decision),
+            goes_on: goes_on(request),
             notice: notice(request, &judged.decision),
         };
         state.reserve(nonce, open);

@@ -8,11 +8,12 @@
 //! Not here: what the rules mean (`policy`), reserving and recording (`commit`).
 
 use bailiwick_authority::Held;
-use bailiwick_model::{Capability, Code, Decision, Obligation, Reason, Request, Verdict, argument};
+use bailiwick_model::{Capability, Code, Decision, Label, Obligation, Reason, Request, ToolDuty, Verdict, argument};
 
 use bailiwick_policy::{FOUR_EYES, Moment};
 
 use crate::budget::{Charge, charges};
+use crate::flow;
 use crate::form;
 use crate::snapshot::{Grant, Purpose, Snapshot};
 use crate::totals::{Due, dues};
@@ -27,6 +28,8 @@ pub fn decide(request: &Request, snapshot: &Snapshot) -> Decision {
 pub(crate) struct Judged {
     pub(crate) decision: Decision,
     pub(crate) uses: Uses,
+    /// What the answer carries, of an allow.
+    pub(crate) gives: Label,
 }
 
 /// What an allow uses up, by place in the lists of the authority, of the grants and of the rules' budgets.
@@ -56,7 +59,7 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
         other_task(request, snapshot),
         form::refuse(request, snapshot.purpose),
         no_authority(request, held),
-        no_flow(request, snapshot),
+        flow::no_flow(request, snapshot),
         Some(rules),
         conditions,
         choice(request),
@@ -104,7 +107,13 @@ pub(crate) fn judge(request: &Request, snapshot: &Snapshot) -> Judged {
             uses = Uses::default();
         }
     }
-    Judged { decision, uses }
+    let behind = behind_handles(request, &decision, snapshot);
+    decision.obligations.extend(behind);
+    let gives = match decision.verdict {
+        Verdict::Allow => snapshot.policy.label_of(request, &decision.obligations),
+        Verdict::Ask | Verdict::Deny => Label::default(),
+    };
+    Judged { decision, uses, gives }
 }
 
 fn other_task(request: &Request, snapshot: &Snapshot) -> Option<Decision> {
@@ -141,25 +150,6 @@ fn choice(request: &Request) -> Option<Decision> {
             reasons: vec![reason],
             obligations: Vec::new(),
         }
-    })
-}
-
-fn no_flow(request: &Request, snapshot: &Snapshot) -> Option<Decision> {
-    if snapshot.label.is_empty() && request.label.is_empty() {
-        return None;
-    }
-    let label = bailiwick_flow::join(&snapshot.label, &request.label);
-    let excess = bailiwick_flow::excess(&label, &snapshot.clearances.of(request));
-    let tags = excess
-        .iter()
-        .map(|tag| format!("`{tag}`"))
-        .collect::<Vec<_>>()
-        .join(", ");
-    (!excess.is_empty()).then(|| {
-        Decision::deny(
-            Code::FlowRefused,
-            format!("`{request}` is not cleared for data with {tags}"),
-        )
     })
 }
 
@@ -213,6 +203,16 @@ fn granted(decision: Decision, grant: &Grant) -> Decision {
         reasons,
         obligations: decision.obligations,
     }
+}
+
+/// The tags on what the agent gets as handles: they go with it, and not with the task.
+fn behind_handles(request: &Request, decision: &Decision, snapshot: &Snapshot) -> Option<Obligation> {
+    let hands_out = |duty: &Obligation| matches!(duty, Obligation::Tool(ToolDuty::Present { .. }));
+    if decision.verdict != Verdict::Allow || !decision.obligations.iter().any(hands_out) {
+        return None;
+    }
+    let label = snapshot.policy.label_of(request, &[]);
+    (!label.is_empty()).then_some(Obligation::Tool(ToolDuty::Label { label }))
 }
 
 /// Whatever the rules say, only the address that was decided about may be dialled.

@@ -19,6 +19,7 @@ use bailiwick_model::{
 
 use crate::monitor::Mediator;
 use crate::offers::act_in_words;
+use crate::session::Reply;
 use crate::snapshot::Grant;
 use crate::task::{Task, lock};
 
@@ -422,18 +423,30 @@ impl Mediator {
                 state.forget(id);
                 (state.open_under(id), state.gates())
             };
-            for nonce in open {
-                cut = cut.saturating_add(1);
-                if let Ok(frame) = encode(&Answer::Revoked { nonce }) {
-                    gates.iter().for_each(|gate| gate(frame.clone()));
-                }
-                self.tell_cut(task.id, nonce);
-            }
+            cut = cut.saturating_add(u64::try_from(open.len()).unwrap_or(u64::MAX));
+            self.tell_gates(&task, &gates, &open);
         }
         self.keep(kept.granted.terms.scope, |store| store.drop_grant(id))?;
         self.moved();
         // It ends also where that cannot be written down: less authority needs no record.
         self.note_change(kept, how, cut, by)
+    }
+
+    /// Has a task's gates cut off what goes on under these permits.
+    pub(crate) fn cut_off(&self, task: &Task, open: &[Nonce]) {
+        if !open.is_empty() {
+            let gates = task.state().gates();
+            self.tell_gates(task, &gates, open);
+        }
+    }
+
+    fn tell_gates(&self, task: &Task, gates: &[Reply], open: &[Nonce]) {
+        for nonce in open {
+            if let Ok(frame) = encode(&Answer::Revoked { nonce: *nonce }) {
+                gates.iter().for_each(|gate| gate(frame.clone()));
+            }
+            self.tell_cut(task.id, *nonce);
+        }
     }
 
     fn note_change(&self, kept: &Kept, how: GrantChange, cut: u64, by: Option<&Approver>) -> Result<(), DeskFault> {

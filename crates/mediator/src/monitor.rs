@@ -14,7 +14,7 @@ use crate::decide::decide;
 use crate::grants::Grants;
 use crate::questions::{Questions, Watcher};
 use crate::rules::Rules;
-use crate::snapshot::{Clearances, Grant, Purpose, Snapshot};
+use crate::snapshot::{Grant, Purpose, Snapshot};
 use crate::task::{Open, Task, lock};
 use crate::totals::Counting;
 
@@ -43,8 +43,6 @@ pub struct TaskSpec {
     pub authority: Authority,
     /// What it has read before it began.
     pub label: Label,
-    /// What may go where.
-    pub clearances: Clearances,
     /// What a person has said yes to.
     pub grants: Vec<Grant>,
     /// True when someone is there who can be asked.
@@ -68,7 +66,6 @@ impl TaskSpec {
             policy,
             authority: Authority::whole(),
             label: Label::default(),
-            clearances: Clearances::default(),
             grants: Vec::new(),
             approver_present: false,
             patience: PATIENCE,
@@ -220,8 +217,25 @@ impl Mediator {
     pub fn raise(&self, id: TaskId, label: &Label) -> Result<(), TaskFault> {
         let task = self.task(id).ok_or(TaskFault::Unknown(id))?;
         let _writer = lock(&task.writer);
-        task.state().raise(label);
+        task.state().raise(label, None);
         Ok(())
+    }
+
+    /// What a task has read carries, each tag with what gave it first, in plain words.
+    pub fn read_so_far(&self, id: TaskId) -> Vec<String> {
+        let Some(task) = self.task(id) else { return Vec::new() };
+        let (label, origins) = task.state().label();
+        let tags = label.confidential.iter().chain(&label.influence);
+        let told = |tag: &bailiwick_model::Tag| match origins.get(tag) {
+            Some(origin) => format!(
+                "`{tag}` ({}, {}, {})",
+                origin.act,
+                bailiwick_gate::desk::moment(origin.at),
+                origin.decision
+            ),
+            None => format!("`{tag}`"),
+        };
+        tags.map(told).collect()
     }
 
     /// Puts rules in the place of a task's, which are the same but know something else of people. What is being decided

@@ -160,7 +160,7 @@ impl Mediator {
             digest: waiting.digest,
             act: asked::act(&waiting.request),
             sentence: asked::sentence(&waiting),
-            details: asked::details(&waiting.request),
+            details: asked::all_details(&waiting),
             because: asked::because(&waiting),
             seconded: waiting.seconded.iter().map(|by| by.name.clone()).collect(),
             since: waiting.since,

@@ -1,9 +1,12 @@
 //! What deciding needs of a set of rules.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bailiwick_gate::MayAnswer;
-use bailiwick_model::{AbsPath, Budget, Decision, Digest, Obligation, Request, RuleRef, Totals, Verb};
+use bailiwick_model::{
+    AbsPath, Budget, Decision, Digest, Label, Obligation, Request, RuleRef, Tag, Totals, Verb, Verdict,
+};
 use bailiwick_policy::{Moment, Policy};
 
 /// Rules, compiled. The same request gets the same answer every time (P14); a fault inside is a deny (P4).
@@ -51,6 +54,26 @@ pub trait Rules: Send + Sync {
         Vec::new()
     }
 
+    /// What the answer to a request carries, where it is allowed with these duties.
+    fn label_of(&self, _request: &Request, _duties: &[Obligation]) -> Label {
+        Label::default()
+    }
+
+    /// The tags of confidentiality that may reach what a request acts on.
+    fn cleared_for(&self, _request: &Request) -> BTreeSet<Tag> {
+        BTreeSet::new()
+    }
+
+    /// What is answered where data with a tag would reach what it may not, and by which rule.
+    fn otherwise(&self, _tag: &Tag) -> (Verdict, Option<RuleRef>) {
+        (Verdict::Deny, None)
+    }
+
+    /// The arguments of a call that must carry no untrusted influence, each with the rule that says so.
+    fn trusted_arguments(&self, _request: &Request) -> Vec<(String, RuleRef)> {
+        Vec::new()
+    }
+
     /// Names the mandate in force, with the values that were set in it; none where there is none.
     fn mandate(&self) -> Option<Digest> {
         None
@@ -95,6 +118,22 @@ impl Rules for Policy {
 
     fn arguments_at_fault(&self, request: &Request) -> Vec<String> {
         Policy::arguments_at_fault(self, request)
+    }
+
+    fn label_of(&self, request: &Request, duties: &[Obligation]) -> Label {
+        Policy::label_of(self, request, duties)
+    }
+
+    fn cleared_for(&self, request: &Request) -> BTreeSet<Tag> {
+        Policy::cleared_for(self, request)
+    }
+
+    fn otherwise(&self, tag: &Tag) -> (Verdict, Option<RuleRef>) {
+        self.settings().tags.otherwise(tag)
+    }
+
+    fn trusted_arguments(&self, request: &Request) -> Vec<(String, RuleRef)> {
+        Policy::trusted_arguments(self, request)
     }
 
     fn mandate(&self) -> Option<Digest> {

@@ -6,12 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use bailiwick_authority::{Authority, act_covers, covers};
-use bailiwick_flow::Clearance;
+use bailiwick_authority::{Authority, covers};
 use bailiwick_gate::digest_of;
 use bailiwick_model::{
-    Act, Capability, Code, Constraints, ContextId, Decision, Digest, GrantId, Label, Millis, Reason, Request, Resource,
-    Tag, TaskId, Verb, Verdict,
+    Capability, Code, Constraints, ContextId, Decision, DecisionId, Digest, GrantId, Label, Millis, Reason, Request,
+    Resource, Tag, TaskId, Verdict,
 };
 
 use bailiwick_policy::FOUR_EYES;
@@ -142,30 +141,15 @@ fn is_ask(reason: &Reason) -> bool {
     reason.verdict == Verdict::Ask
 }
 
-/// Which sinks are cleared for which tags. A tag that does not stand here may reach no sink.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Clearances(BTreeMap<Tag, Vec<Act>>);
-
-impl Clearances {
-    /// Lets data with a tag reach whatever the act covers.
-    pub fn may_reach(&mut self, tag: Tag, act: Act) {
-        self.0.entry(tag).or_default().push(act);
-    }
-
-    /// The clearance of what the request acts on.
-    ///
-    /// Reading is no sink, and neither is a program inside the fence: the task's label follows it. Writing is one,
-    /// as long as files do not carry the label of who wrote them.
-    pub fn of(&self, request: &Request) -> Clearance {
-        match (&request.resource, &request.verb) {
-            (Resource::Command(_), _) | (Resource::File(_) | Resource::Tree(_), Verb::Read) => Clearance::Everything,
-            _ => {
-                let cleared = |acts: &[Act]| acts.iter().any(|act| act_covers(act, request));
-                let tags = self.0.iter().filter(|(_, acts)| cleared(acts));
-                Clearance::Only(tags.map(|(tag, _)| tag.clone()).collect())
-            }
-        }
-    }
+/// What gave a task a tag first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The decision that let it be read.
+    pub decision: DecisionId,
+    /// What was done: an act.
+    pub act: String,
+    /// When.
+    pub at: Millis,
 }
 
 /// How many uses of counted things are taken, by their place in the lists they stand in.
@@ -194,8 +178,8 @@ pub struct Snapshot {
     pub policy: Arc<dyn Rules>,
     /// What it has read.
     pub label: Arc<Label>,
-    /// What may go where.
-    pub clearances: Arc<Clearances>,
+    /// What gave it each of those tags.
+    pub origins: Arc<BTreeMap<Tag, Origin>>,
     /// What a person has said yes to.
     pub grants: Arc<[Grant]>,
     /// What is used up.
@@ -224,7 +208,7 @@ impl fmt::Debug for Snapshot {
             .field("authority", &self.authority)
             .field("policy", &self.policy.digest())
             .field("label", &self.label)
-            .field("clearances", &self.clearances)
+            .field("origins", &self.origins)
             .field("grants", &self.grants)
             .field("used", &self.used)
             .field("context", &self.context)
@@ -247,7 +231,7 @@ impl Snapshot {
             authority: Arc::new(Authority::whole()),
             policy,
             label: Arc::default(),
-            clearances: Arc::default(),
+            origins: Arc::default(),
             grants: Arc::default(),
             used: Arc::default(),
             context: Arc::new(ContextId(String::new())),

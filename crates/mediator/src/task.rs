@@ -5,20 +5,22 @@
 //! record, but never while a record becomes durable. `state` guards the memory, is held for moments only and never
 //! while the log is called: what the log calls back takes only this one.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiwick_authority::Authority;
 use bailiwick_gate::Passed;
 use bailiwick_model::{
-    ContextId, DecisionId, Digest, GrantId, HttpUrl, Label, Method, Millis, Nonce, Place, SecretName, TaskId,
+    ContextId, DecisionId, Digest, GrantId, HttpUrl, Label, Method, Millis, Nonce, Place, Request, SecretName, Tag,
+    TaskId,
 };
 
 use crate::budget::{self, Charge, Spent};
 use crate::decide::Uses;
+use crate::flow;
 use crate::rules::Rules;
 use crate::session::Reply;
-use crate::snapshot::{Clearances, Grant, Purpose, Snapshot, Used};
+use crate::snapshot::{Grant, Origin, Purpose, Snapshot, Used};
 use crate::totals::Counting;
 
 /// Most permits of one task that may be open at once.
@@ -31,7 +33,6 @@ pub(crate) struct Task {
     pub(crate) context: Arc<ContextId>,
     pub(crate) command: Vec<String>,
     pub(crate) authority: Arc<Authority>,
-    pub(crate) clearances: Arc<Clearances>,
     pub(crate) approver_present: bool,
     /// How long a question waits for its answer, in milliseconds.
     pub(crate) patience: u64,
@@ -46,6 +47,8 @@ pub(crate) struct State {
     pub(crate) ended: bool,
     policy: Arc<dyn Rules>,
     label: Arc<Label>,
+    /// What gave each tag of it.
+    origins: Arc<BTreeMap<Tag, Origin>>,
     grants: Arc<[Grant]>,
     used: Arc<Used>,
     open: HashMap<Nonce, Open>,
@@ -64,6 +67,8 @@ pub(crate) struct Open {
     pub(crate) grant: Option<Grant>,
     /// What may be redeemed with it; none for all that puts no secret in.
     pub(crate) redeemable: Option<Box<Redeemable>>,
+    /// What it is for, where data may still be sent while it is open; none for what has been said whole.
+    pub(crate) goes_on: Option<Box<Request>>,
     /// What the person is told when it was done, where rules want that.
     pub(crate) notice: Option<Box<str>>,
 }
@@ -88,6 +93,7 @@ impl State {
             ended: false,
             policy,
             label: Arc::new(label),
+            origins: Arc::default(),
             used: Arc::new(Used {
                 capabilities: vec![0; authority.capabilities().len()],
                 grants: Vec::new(),
@@ -218,13 +224,43 @@ impl State {
         closed
     }
 
-    /// Joins a label to the task's.
-    pub(crate) fn raise(&mut self, label: &Label) {
-        let joined = bailiwick_flow::join(&self.label, label);
-        if joined != *self.label {
-            self.label = Arc::new(joined);
+    /// Joins a label to the task's, with what gave it: the tags that are new.
+    pub(crate) fn raise(&mut self, label: &Label, origin: Option<&Origin>) -> Label {
+        let new = Label {
+            confidential: label
+                .confidential
+                .difference(&self.label.confidential)
+                .cloned()
+                .collect(),
+            influence: label.influence.difference(&self.label.influence).cloned().collect(),
+        };
+        if !new.is_empty() {
+            self.label = Arc::new(bailiwick_flow::join(&self.label, &new));
+            if let Some(origin) = origin {
+                let tags = new.confidential.iter().chain(&new.influence);
+                Arc::make_mut(&mut self.origins).extend(tags.map(|tag| (tag.clone(), origin.clone())));
+            }
             self.moved();
         }
+        new
+    }
+
+    /// What the task has read, with what gave it each tag.
+    pub(crate) fn label(&self) -> (Arc<Label>, Arc<BTreeMap<Tag, Origin>>) {
+        (Arc::clone(&self.label), Arc::clone(&self.origins))
+    }
+
+    /// The open permits of what still goes on and may not, now that the task's label is what it is, but for one.
+    pub(crate) fn open_against(&self, but: &Nonce) -> Vec<Nonce> {
+        let strays = |request: &Request| {
+            let refused = flow::uncleared(request, &self.label, &*self.policy);
+            !refused.is_empty()
+        };
+        self.open
+            .iter()
+            .filter(|(nonce, open)| *nonce != but && open.goes_on.as_deref().is_some_and(strays))
+            .map(|(nonce, _)| *nonce)
+            .collect()
     }
 
     fn charge(&mut self, uses: &Uses, change: impl Fn(&mut Vec<Spent>, &Charge)) {
@@ -263,7 +299,6 @@ impl Task {
             context: Arc::new(spec.context),
             command: spec.command,
             authority: Arc::new(spec.authority),
-            clearances: Arc::new(spec.clearances),
             approver_present: spec.approver_present,
             patience: spec.patience,
             writer: Mutex::new(()),
@@ -290,7 +325,7 @@ impl Task {
             authority: Arc::clone(&self.authority),
             policy: Arc::clone(&state.policy),
             label: Arc::clone(&state.label),
-            clearances: Arc::clone(&self.clearances),
+            origins: Arc::clone(&state.origins),
             grants: Arc::clone(&state.grants),
             used,
             context: Arc::clone(&self.context),

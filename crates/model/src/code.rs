@@ -97,6 +97,10 @@ codes! {
     LimitReached = "limit-reached",
     /// Data with a tag would reach a sink that is not cleared for it.
     FlowRefused = "flow-refused",
+    /// Data with a tag would reach a sink that is not cleared for it, and a person may say yes.
+    FlowAsked = "flow-asked",
+    /// An argument that must carry no untrusted influence may have been chosen by what the task has read.
+    InfluenceAsked = "influence-asked",
     /// The log cannot take the record that this decision needs.
     LogUnavailable = "log-unavailable",
     /// The mediator does not answer.

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::Digest;
+use crate::label::Label;
 use crate::pattern::PathPattern;
 use crate::secret::{Place, SecretName};
 
@@ -90,6 +91,11 @@ pub enum ToolDuty {
     Present {
         /// Which, as in [`Redact`](Self::Redact); the empty path for all of it.
         paths: Vec<String>,
+    },
+    /// What stands behind the handles of a tool's result carries these tags: a call in which the agent gives one says so.
+    Label {
+        /// The tags.
+        label: Label,
     },
     /// Handles that the agent gives in these arguments are opened for the tool.
     Reveal {

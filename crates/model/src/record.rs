@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::act::{Act, Method};
 use crate::code::Code;
 use crate::id::{ContextId, DecisionId, Digest, GrantId, Millis, TaskId};
+use crate::label::Label;
 use crate::request::Request;
 use crate::secret::{Place, SecretName};
 use crate::url::HttpUrl;
@@ -222,6 +223,13 @@ pub enum Event {
         question: DecisionId,
         /// What it said.
         words: String,
+    },
+    /// What a task has read carries more tags from now on. On disk before what gives them is handed over.
+    Raised {
+        /// The decision that let it be read.
+        id: DecisionId,
+        /// The tags that it had not carried before.
+        label: Label,
     },
     /// A permit was used or given up.
     Settled {

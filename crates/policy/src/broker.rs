@@ -149,7 +149,10 @@ pub fn load_broker(
         let narrows = rule.effect != Verdict::Allow && matches!(rule.act().verb, VerbPattern::One(Verb::Run));
         !narrows && rule.act().verb != VerbPattern::One(Verb::Keep)
     });
+    // Whoever clears it for a tag clears it as a whole; what it is given is the task's, and what it says a source.
+    loader.tags_named.clear();
     let settings = &mut loader.settings;
+    settings.tags = crate::tag::Tags::default();
     settings.environment_pass = PASSED.map(Into::into).into();
     settings.environment_set = environment;
     settings.kept_files.clear();

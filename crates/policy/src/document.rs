@@ -13,6 +13,7 @@ use crate::entry::Section;
 use crate::foreign;
 use crate::rule::Rule;
 use crate::settings::Settings;
+use crate::tag::TagNamed;
 use crate::tool::written::ToolTable;
 
 /// Most bytes of one rule file.
@@ -43,17 +44,15 @@ pub(crate) const TOP: &[&str] = &[
     "server",
     "tool",
     "relations",
+    "tag",
 ];
 
 /// Keys of the format that this build cannot keep: what is missing, and what can be done meanwhile.
-const LATER: &[(&str, &str, &str)] = &[
-    ("tag", "labels need the flow gates", "take the table out"),
-    (
-        "budget",
-        "a budget stands in a rule",
-        "put it into the table of a rule or of a `[[tool]]`",
-    ),
-];
+const LATER: &[(&str, &str, &str)] = &[(
+    "budget",
+    "a budget stands in a rule",
+    "put it into the table of a rule or of a `[[tool]]`",
+)];
 
 /// What one file says.
 #[derive(Debug, Default)]
@@ -80,6 +79,8 @@ pub(crate) struct RuleFile {
     pub secrets_named: Vec<(String, Place)>,
     /// What is still to be held against what is pinned of tools.
     pub tables: Vec<ToolTable>,
+    /// Tags that rules about calls name.
+    pub tags_named: Vec<TagNamed>,
     /// True when there is no key in it.
     pub empty: bool,
 }
@@ -245,6 +246,7 @@ impl<'a> Reader<'a> {
                 "tool" => self.tools(item, "tool", span),
                 "relations" => self.table(item, key, span.clone(), |reader, table| reader.relations(table, span)),
                 "secret" => self.table(item, key, span, Self::secrets),
+                "tag" => self.table(item, key, span, Self::tags),
                 "questions" => self.table(item, key, span, Self::questions),
                 "approver" => self.approver(item, span),
                 "oversight" => self.table(item, key, span, Self::oversight),

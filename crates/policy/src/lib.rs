@@ -39,6 +39,7 @@ mod settings;
 mod show;
 mod site;
 mod state;
+mod tag;
 mod tool;
 mod trees;
 
@@ -57,5 +58,6 @@ pub use renewal::Renewal;
 pub use rule::Rule;
 pub use secret::{ForRequests, LABEL, Secret, SecretSource};
 pub use settings::{Login, LoopbackPort, Settings};
+pub use tag::{Tags, came_by_handle};
 pub use tool::given::Choosing;
 pub use tool::server::{Server, ServerLimits, ServerProgram, ServerVariable, load_server};

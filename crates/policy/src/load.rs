@@ -18,6 +18,7 @@ use crate::preset::{self, BROKER, BUILTIN, CEILING, DEFAULT, EXTENDABLE, SERVER,
 use crate::relations::RelationsText;
 use crate::rule::{Rule, host_of};
 use crate::settings::Settings;
+use crate::tag::{Naming, TagNamed};
 use crate::tool::written::ToolTable;
 
 /// One rule file's text, under the name that is shown to people.
@@ -128,6 +129,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) reading: &'a dyn Reading,
     /// What is still to be held against what is pinned of tools.
     pub(crate) tables: Vec<ToolTable>,
+    /// Tags that rules about calls name.
+    pub(crate) tags_named: Vec<TagNamed>,
     /// Anchors for files that hold for every context.
     outer: Anchors,
     pub(crate) rules: Vec<Rule>,
@@ -154,6 +157,7 @@ impl<'a> Loader<'a> {
             sources,
             reading,
             tables: Vec::new(),
+            tags_named: Vec::new(),
             rules: Vec::new(),
             settings: Settings::default(),
             diagnostics: Vec::new(),
@@ -189,6 +193,7 @@ impl<'a> Loader<'a> {
     pub(crate) fn add(&mut self, mut file: RuleFile) {
         self.rules.append(&mut file.rules);
         self.tables.append(&mut file.tables);
+        self.tags_named.append(&mut file.tags_named);
         self.settings.merge(file.settings);
     }
 
@@ -299,12 +304,16 @@ impl<'a> Loader<'a> {
             self.diagnostics.extend(overlap::dead_in(&file.rules));
             file.rules.retain(|rule| rule.effect == Verdict::Deny);
             // What a trusted file has watched over stays so where another preset holds for a run: it only narrows.
+            // So does what it says of where data may go.
             let oversight = std::mem::take(&mut file.settings.oversight);
+            let tags = std::mem::take(&mut file.settings.tags);
             file.settings = Settings::default();
             if sources.project_trusted {
                 file.settings.oversight = oversight;
+                file.settings.tags = tags;
             }
             file.secrets_named.clear();
+            file.tags_named.clear();
         } else if file.extends.is_empty()
             && file.profiles.is_none()
             && file.rules.iter().all(|rule| rule.effect == Verdict::Deny)
@@ -504,10 +513,26 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Holds the tags that rules name, and the tables that there are, against each other.
+    fn tags_of_rules(&mut self) {
+        let given: Vec<_> = self
+            .tags_named
+            .iter()
+            .filter(|named| named.naming == Naming::Given)
+            .map(|named| named.tag.clone())
+            .collect();
+        self.tags_known();
+        // Where another preset holds for a run, the rules that would give a tag may not be there.
+        if self.sources.preset.is_none() {
+            self.tags_given(&given);
+        }
+    }
+
     pub(crate) fn finish(mut self) -> Result<Policy, Vec<Diagnostic>> {
         self.listed_commands();
         self.secrets_known();
         self.servers_apart();
+        self.tags_of_rules();
         let relations = self.relations();
         let lock = self.lock();
         self.pinned(&lock, relations.as_ref());

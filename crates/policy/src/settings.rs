@@ -18,6 +18,7 @@ use crate::oversight::{Oversight, ProgramApprover};
 use crate::relations::RelationsFrom;
 use crate::rule::Rule;
 use crate::secret::Secret;
+use crate::tag::Tags;
 use crate::tool::server::Server;
 
 /// A port of this machine that a rule names: served at the same port inside the fence.
@@ -73,6 +74,8 @@ pub struct Settings {
     pub strict: bool,
     /// Hours, who watches, four eyes and who may answer: of all layers.
     pub oversight: Oversight,
+    /// What answers carry, and what data may reach: of all layers.
+    pub tags: Tags,
     /// The program that answers questions: the machine's, else the person's.
     pub approver: Option<ProgramApprover>,
     /// How long a question waits for its answer, in seconds: the least of all layers.
@@ -145,6 +148,7 @@ impl Settings {
         self.least_level = self.least_level.max(other.least_level);
         self.strict |= other.strict;
         self.oversight.merge(other.oversight);
+        self.tags.merge(other.tags);
         self.approver = other.approver.or(self.approver.take());
         self.ask_deadline = least(self.ask_deadline, other.ask_deadline);
         self.notify = match (self.notify, other.notify) {

@@ -65,6 +65,14 @@ impl Policy {
             }
             out.push('\n');
         }
+        let tags = self.settings().tags.lines();
+        if !tags.is_empty() {
+            let _ = writeln!(out, "tags (every layer's hold)");
+            for line in tags {
+                let _ = writeln!(out, "  {line}");
+            }
+            out.push('\n');
+        }
         let overseen = self.settings().oversight.lines();
         if !overseen.is_empty() {
             let _ = writeln!(out, "oversight (every layer's holds)");

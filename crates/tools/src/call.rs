@@ -232,6 +232,8 @@ impl<'a> Call<'a> {
             return Err(self.refuse(Code::ArgumentsMalformed, &why).await);
         }
         let mut request = self.request(entry, Some(entry.digest)).await?;
+        // What stands behind a handle carries its own tags to wherever it is opened.
+        request.label = self.gate.handles.label_of(handles.iter().map(|(_, name)| name));
         let server = self.gate.servers.get(entry.tool.server());
         let choosing = server.map_or(&[][..], |server| server.config.choosing.as_slice());
         match look_behind(&mut request, &entry.tool, choosing, &handles, &self.gate.handles) {
@@ -346,7 +348,8 @@ impl<'a> Call<'a> {
         effect.begin();
         let cut = Arc::clone(effect.cut());
         let most = Duration::from_secs(upstream.config.limits.call_seconds);
-        match self.reach(connection, entry.tool.server(), params, most, &cut).await {
+        let under = (most, &*cut, duties.keeps_back());
+        match self.reach(connection, entry.tool.server(), params, under).await {
             Came::Result(mut result) => {
                 upstream.works().await;
                 effect.received(length(&result));
@@ -368,6 +371,11 @@ impl<'a> Call<'a> {
             Came::Error(why) => {
                 upstream.works().await;
                 effect.settle(false, why.clone());
+                // What the server says of it may hold what is to be kept back.
+                let why = match duties.keeps_back() {
+                    true => "the tool failed".to_owned(),
+                    false => why,
+                };
                 Ok(CallToolResult::error(vec![ContentBlock::text(why)]))
             }
             Came::Broken(why) => {
@@ -398,8 +406,7 @@ impl<'a> Call<'a> {
         connection: &Connection,
         server: &str,
         mut params: CallToolRequestParams,
-        most: Duration,
-        cut: &Cut,
+        (most, cut, quiet): (Duration, &Cut, bool),
     ) -> Came {
         let until = Instant::now().checked_add(most).unwrap_or_else(Instant::now);
         for _ in 0..limits::ROUNDS {
@@ -408,7 +415,12 @@ impl<'a> Call<'a> {
                 Ok(under) => under,
                 Err(why) => return Came::Broken(why),
             };
-            let asked = Under { until, cut, server };
+            let asked = Under {
+                until,
+                cut,
+                server,
+                quiet,
+            };
             let response = match asked.wait(self.gate, self.asker, under).await {
                 Ok(response) => response,
                 Err(came) => return came,
@@ -530,6 +542,8 @@ pub(crate) struct Under<'a> {
     pub(crate) until: Instant,
     pub(crate) cut: &'a Cut,
     pub(crate) server: &'a str,
+    /// True where parts of its answer are kept back: its words meanwhile are not passed on.
+    pub(crate) quiet: bool,
 }
 
 type Response = Result<ServerResult, ServiceError>;
@@ -587,13 +601,15 @@ impl Under<'_> {
     /// Passes on what is for the client to hear; hands back what the server asks for.
     async fn pass_on(&self, asker: &Asker, event: Event, further: &mut f64) -> Option<(Wanted, Giving)> {
         match event {
-            Event::Progress(progress) => {
+            Event::Progress(mut progress) => {
                 if progress.progress > *further {
                     *further = progress.progress;
+                    progress.message = progress.message.filter(|_| !self.quiet);
                     asker.progress(progress).await;
                 }
                 None
             }
+            Event::Log(_) if self.quiet => None,
             Event::Log(message) => {
                 asker.log(self.server, message).await;
                 None

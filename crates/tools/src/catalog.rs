@@ -210,6 +210,7 @@ mod tests {
             reasons: Vec::new(),
             altered: Vec::new(),
             choosing: Vec::new(),
+            unlisted: false,
             limits: crate::config::ServerLimits::default(),
         };
         (name.into(), config)

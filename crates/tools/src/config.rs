@@ -41,6 +41,9 @@ pub struct ServerConfig {
     /// Arguments that take what other tools gave by handles: there the value is asked about.
     #[serde(default)]
     pub choosing: Vec<Choosing>,
+    /// True where its lists of resources and prompts are not passed on: they carry tags, and no permit stands for them.
+    #[serde(default)]
+    pub unlisted: bool,
     /// Its limits.
     #[serde(default)]
     pub limits: ServerLimits,
@@ -177,6 +180,7 @@ mod tests {
                     from: AnswerPart::parse("bank/payees#/all/*").unwrap(),
                     looks_at: vec![vec!["fee".into()]],
                 }],
+                unlisted: false,
                 limits: ServerLimits::default(),
             }],
             lock: String::new(),

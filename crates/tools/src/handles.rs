@@ -10,6 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bailiwick_model::Label;
 use serde_json::{Value, json};
 
 use crate::limits;
@@ -29,6 +30,16 @@ pub(crate) struct Given {
     pub(crate) place: Option<String>,
     /// The values, in order.
     pub(crate) all: Vec<Value>,
+    /// The tags on them.
+    pub(crate) label: Label,
+}
+
+/// All tags of both.
+pub(crate) fn joined(one: &Label, other: &Label) -> Label {
+    Label {
+        confidential: one.confidential.union(&other.confidential).cloned().collect(),
+        influence: one.influence.union(&other.influence).cloned().collect(),
+    }
 }
 
 struct Kept {
@@ -89,6 +100,13 @@ impl Handles {
             state.kept.insert(name.clone(), kept);
         }
         Ok(names)
+    }
+
+    /// The tags on all that these names stand for.
+    pub(crate) fn label_of<'a>(&self, names: impl Iterator<Item = &'a String>) -> Label {
+        let state = self.lock();
+        let kept = names.filter_map(|name| state.kept.get(name));
+        kept.fold(Label::default(), |sum, kept| joined(&sum, &kept.given.label))
     }
 
     /// The value behind a name, and with what it was given out.
@@ -172,6 +190,7 @@ mod tests {
             tool: "bank/card".into(),
             place: Some("/cards/*".into()),
             all,
+            label: Label::default(),
         })
     }
 

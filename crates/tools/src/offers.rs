@@ -74,10 +74,12 @@ fn outer_contents(server: &str, contents: &mut ResourceContents) {
     }
 }
 
-/// The servers of which some rule shows something with this verb, running. One that fails is left out.
+/// The servers of which some rule shows something with this verb, running. One that fails is left out, and so is one whose
+/// lists carry tags.
 async fn servers(gate: &Arc<Gate>, asker: &Asker, verb: &Verb) -> Vec<(Arc<Upstream>, Arc<Connection>)> {
     let mut all = Vec::new();
-    for upstream in gate.servers.values().filter(|upstream| upstream.config.shows_any(verb)) {
+    let listed = |upstream: &&Arc<Upstream>| upstream.config.shows_any(verb) && !upstream.config.unlisted;
+    for upstream in gate.servers.values().filter(listed) {
         if let Ok(connection) = asker.alive(gate.running(upstream)).await {
             all.push((Arc::clone(upstream), connection));
         }
@@ -232,7 +234,7 @@ async fn ask(
 
 impl Asked {
     /// Goes on with a prompt that its server offers as a person took it, and refuses any other.
-    async fn as_taken(self, gate: &Gate) -> Result<Self, ErrorData> {
+    async fn only_taken(self, gate: &Gate) -> Result<Self, ErrorData> {
         let (server, name) = (self.name.server(), self.name.name());
         let mut all = prompts_of(&self.connection).await.into_iter();
         let now = all.find(|prompt| prompt.name == name);
@@ -275,6 +277,7 @@ impl Asked {
             until: Instant::now().checked_add(most).unwrap_or_else(Instant::now),
             cut: &cut,
             server: self.name.server(),
+            quiet: false,
         };
         match asked.answer(gate, asker, under).await {
             Ok(Ok(result)) => {
@@ -439,7 +442,7 @@ pub(crate) async fn prompt(
     };
     let arguments = params.arguments.unwrap_or_default();
     let asked = ask(gate, asker, Verb::Prompt, (&server, &name), &arguments).await?;
-    let asked = asked.as_taken(gate).await?;
+    let asked = asked.only_taken(gate).await?;
     let mut inner = GetPromptRequestParams::new(name);
     inner.arguments = Some(arguments);
     let request = ClientRequest::GetPromptRequest(rmcp::model::GetPromptRequest::new(inner));
@@ -481,7 +484,7 @@ pub(crate) async fn complete(
     let of_prompt = verb == Verb::Prompt;
     let mut asked = ask(gate, asker, verb, (&server, &name), &fields).await?;
     if of_prompt {
-        asked = asked.as_taken(gate).await?;
+        asked = asked.only_taken(gate).await?;
     }
     params.meta = None;
     let request = ClientRequest::CompleteRequest(rmcp::model::CompleteRequest::new(params));

@@ -31,13 +31,18 @@ fn named(arguments: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| format!("see {}", names.join(", ")))
 }
 
+/// What the agent may know of a refusal that is about where data goes: that it is.
+fn flow(code: Code) -> Option<String> {
+    (code == Code::FlowRefused).then(|| "what was read in this task may not go there".to_owned())
+}
+
 impl Refused {
     /// A refusal that is on record.
     pub(crate) fn new(refusal: Refusal) -> Self {
         Self {
             code: refusal.code,
             id: Some(refusal.id),
-            why: named(&refusal.arguments),
+            why: named(&refusal.arguments).or_else(|| flow(refusal.code)),
             word: refusal.word,
         }
     }

@@ -6,11 +6,11 @@
 //! Trust: the result is the server's, who may write the same value into several places.
 //! Not here: who decides (`mediator`); what opens a handle (`call`).
 
-use bailiwick_model::{Obligation, ToolDuty};
+use bailiwick_model::{Label, Obligation, ToolDuty};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
-use crate::handles::{Given, Handles, summary};
+use crate::handles::{Given, Handles, joined, summary};
 use crate::limits;
 use crate::places::Place;
 
@@ -33,6 +33,8 @@ pub(crate) struct Duties {
     pub(crate) bytes: Option<u64>,
     /// Arguments in which handles are opened.
     pub(crate) reveal: Vec<Place>,
+    /// The tags on what becomes a handle.
+    pub(crate) label: Label,
 }
 
 impl Duties {
@@ -52,6 +54,7 @@ impl Duties {
                 ToolDuty::Redact { paths } => duties.redact.extend(places(paths)?),
                 ToolDuty::Present { paths } => duties.handles.extend(places(paths)?),
                 ToolDuty::Reveal { paths } => duties.reveal.extend(places(paths)?),
+                ToolDuty::Label { label } => duties.label = joined(&duties.label, label),
                 ToolDuty::Cap { rows, bytes } => {
                     duties.rows = least(duties.rows, *rows);
                     duties.bytes = least(duties.bytes, *bytes);
@@ -66,6 +69,11 @@ impl Duties {
 
     fn change(&self) -> bool {
         !self.redact.is_empty() || !self.handles.is_empty() || self.rows.is_some()
+    }
+
+    /// True when nothing may be seen of it that has not been looked through: a server's own words are not, then.
+    pub(crate) fn keeps_back(&self) -> bool {
+        !self.redact.is_empty() || !self.handles.is_empty()
     }
 
     /// Makes a result ready. The error says why it may not be seen.
@@ -104,7 +112,7 @@ impl Duties {
         for place in &self.handles {
             let mut all = Vec::new();
             place.each(value, &mut |part| all.push(std::mem::take(part)));
-            let mut stands = handles(all, kept, origin, Some(place.text()))?.into_iter();
+            let mut stands = self.handles_of(all, kept, origin, Some(place.text()))?.into_iter();
             place.each(value, &mut |part| *part = stands.next().unwrap_or_default());
         }
         if let Some(rows) = self.rows {
@@ -143,7 +151,7 @@ impl Duties {
             }
             _ if !self.handles.is_empty() => {
                 let value = Value::from(std::mem::take(text));
-                *text = handle(value, kept, origin)?.to_string();
+                *text = self.handle(value, kept, origin)?.to_string();
             }
             // It could say anything, also what is to be kept back.
             _ if !self.redact.is_empty() => KEPT_BACK.clone_into(text),
@@ -160,31 +168,38 @@ impl Duties {
     fn opaque(&self, block: &mut ContentBlock, kept: &Handles, origin: &str) -> Result<(), String> {
         if !self.handles.is_empty() {
             let value = serde_json::to_value(&*block).unwrap_or(Value::Null);
-            *block = ContentBlock::text(handle(value, kept, origin)?.to_string());
+            *block = ContentBlock::text(self.handle(value, kept, origin)?.to_string());
         } else if !self.redact.is_empty() {
             *block = ContentBlock::text(KEPT_BACK);
         }
         Ok(())
     }
-}
 
-/// What stands for a value that cannot be looked into.
-fn handle(value: Value, kept: &Handles, origin: &str) -> Result<Value, String> {
-    let stands = handles(vec![value], kept, origin, None)?;
-    Ok(stands.into_iter().next().unwrap_or_default())
-}
+    /// What stands for a value that cannot be looked into.
+    fn handle(&self, value: Value, kept: &Handles, origin: &str) -> Result<Value, String> {
+        let stands = self.handles_of(vec![value], kept, origin, None)?;
+        Ok(stands.into_iter().next().unwrap_or_default())
+    }
 
-/// What stands for values that one place named: handles, and what may be said of each value.
-fn handles(all: Vec<Value>, kept: &Handles, origin: &str, place: Option<&str>) -> Result<Vec<Value>, String> {
-    let said: Vec<Value> = all.iter().map(summary).collect();
-    let given = Given {
-        tool: origin.to_owned(),
-        place: place.map(ToOwned::to_owned),
-        all,
-    };
-    let names = kept.keep(given).map_err(|fault| fault.to_string())?;
-    let stands = names.into_iter().zip(said);
-    Ok(stands.map(|(name, said)| json!({"handle": name, "of": said})).collect())
+    /// What stands for values that one place named: handles, and what may be said of each value.
+    fn handles_of(
+        &self,
+        all: Vec<Value>,
+        kept: &Handles,
+        origin: &str,
+        place: Option<&str>,
+    ) -> Result<Vec<Value>, String> {
+        let said: Vec<Value> = all.iter().map(summary).collect();
+        let given = Given {
+            tool: origin.to_owned(),
+            place: place.map(ToOwned::to_owned),
+            all,
+            label: self.label.clone(),
+        };
+        let names = kept.keep(given).map_err(|fault| fault.to_string())?;
+        let stands = names.into_iter().zip(said);
+        Ok(stands.map(|(name, said)| json!({"handle": name, "of": said})).collect())
+    }
 }
 
 /// Whether rows were left out.

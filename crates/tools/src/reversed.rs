@@ -101,7 +101,11 @@ fn most_tokens(effect: &Effect) -> Result<Option<u32>, &'static str> {
                 most = Some(most.map_or(tokens, |most: u32| most.min(tokens)));
             }
             ToolDuty::Notify => {}
-            ToolDuty::Redact { .. } | ToolDuty::Cap { .. } | ToolDuty::Present { .. } | ToolDuty::Reveal { .. } => {
+            ToolDuty::Redact { .. }
+            | ToolDuty::Cap { .. }
+            | ToolDuty::Present { .. }
+            | ToolDuty::Label { .. }
+            | ToolDuty::Reveal { .. } => {
                 return Err(STRANGE);
             }
         }

@@ -207,6 +207,11 @@ pub fn sentence(event: &Event) -> String {
             )
         }
         Event::Told { question, words } => format!("the agent says about question {question}: \"{words}\""),
+        Event::Raised { id, label } => {
+            let tags = label.confidential.iter().chain(&label.influence);
+            let tags: Vec<String> = tags.map(ToString::to_string).collect();
+            format!("has read what is tagged {} ({id})", tags.join(", "))
+        }
         Event::Settled { id, done: true, note } => format!("done ({id}) {note}"),
         Event::Settled { id, done: false, note } => format!("not done ({id}) {note}"),
         Event::Redeemed { id, secret, place } => format!("secret {secret} put in ({place}) ({id})"),

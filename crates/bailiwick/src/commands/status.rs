@@ -60,6 +60,9 @@ pub fn run(args: &JsonArg) -> Done {
             (true, true) => tellln!("    attended; `bailiwick attach {}` takes it over", task.id),
             (false, _) => {}
         }
+        for tag in &task.read {
+            tellln!("    has read what is tagged {}", visible(tag));
+        }
         for port in &task.publish {
             tellln!("    port {} inside is seen at 127.0.0.1:{}", port.inside, port.outside);
         }

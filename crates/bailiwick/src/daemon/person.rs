@@ -194,6 +194,10 @@ fn status(daemon: &Daemon) -> DaemonStatus {
     let tasks = lock(&daemon.running)
         .values()
         .map(task::Handle::describe)
+        .map(|task| RunningTask {
+            read: daemon.mediator.read_so_far(task.id),
+            ..task
+        })
         .collect::<Vec<RunningTask>>();
     DaemonStatus {
         pid: std::process::id(),

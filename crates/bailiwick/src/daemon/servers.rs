@@ -110,6 +110,7 @@ fn config(task: TaskId, policy: &Policy, pinned: &Lock, token: String) -> Config
             .into_iter()
             .map(choosing_of)
             .collect(),
+        unlisted: policy.lists_are_tagged(&server.name),
         limits: limits_of(server),
     };
     Config {

@@ -31,7 +31,7 @@ use super::plan::{self, Granted, Materials};
 use super::scratch;
 use super::screen::Screen;
 use super::spare::{Joiner, NetworkGate};
-use super::told::{cannot_ask, no_login, planned, settings_kept, told};
+use super::told::{cannot_ask, no_login, planned, settings_kept, tagged, told};
 use super::{Daemon, KernelRandom, broker, gate_line, lock, publish, refusals, relations, secret, servers, vault};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -583,6 +583,7 @@ fn begin(
             .chain(plan::note_of_streams(policy.settings()))
             .chain(believed.iter().flat_map(|believed| believed.notes.iter().cloned()))
             .chain(no_login(order, policy, &kept))
+            .chain(tagged(daemon, row.id))
             .collect(),
         warnings: told(daemon, order, context, policy, &writable)
             .into_iter()
@@ -710,6 +711,7 @@ fn begin(
         handover,
         lasting: order.terminal.is_some() && !order.tied,
         attended: false,
+        read: Vec::new(),
     };
     let screen = started.terminal.map(Screen::over).transpose();
     let (screen, reader) = screen.map_err(io("cannot use the agent's terminal"))?.unzip();

@@ -59,6 +59,12 @@ pub fn no_login(order: &RunOrder, policy: &Policy, kept: &BTreeMap<AbsPath, AbsP
     })
 }
 
+/// What a task's trees tag it with from its start: one line each.
+pub fn tagged(daemon: &Daemon, task: TaskId) -> Vec<String> {
+    let tags = daemon.mediator.read_so_far(task).into_iter();
+    tags.map(|tag| format!("what it may read is tagged {tag}")).collect()
+}
+
 pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, granted: &[Granted]) -> Planned {
     let of = |verb: &Verb| -> Vec<AbsPath> {
         granted

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::house::{House, Mood, SocketGate, TASK, act, dry, plain_rules, request, says, settlement, spec};
+use crate::house::{Flowing, House, Mood, SocketGate, TASK, act, dry, plain_rules, request, says, settlement, spec};
 use bailiwick_gate::{Mediator, Outcome, Passed, Permit, PermitFault, Settlement, digest_of, encode};
 use bailiwick_mediator::{Grant, TaskSpec};
 use bailiwick_model::GrantId;
@@ -254,10 +254,10 @@ fn p8_a_use_whose_record_was_lost_is_given_back() {
 #[test]
 fn p6_what_the_task_has_read_reaches_no_sink_that_is_not_cleared() {
     let cleared = || {
-        let mut spec = plain();
-        spec.clearances
-            .may_reach(Tag::parse("pii").unwrap(), act("* http://payroll.test"));
-        spec
+        let mut rules = Flowing::over(plain_rules());
+        let to = vec![act("* http://payroll.test")];
+        rules.may_reach.insert(Tag::parse("pii").unwrap(), to);
+        spec(Arc::new(rules))
     };
     over_both(cleared, |gate, house| {
         drop(allowed(gate.decide(&request("POST http://h.test/"))));

@@ -1,12 +1,13 @@
 //! What the tests share: a log in memory that can fail, a clock that stands, rules in a closure, and a gate that talks
 //! over a real socket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bailiwick_authority::act_covers;
 use bailiwick_gate::desk::Likes;
 use bailiwick_gate::{
     Client, Clock, Counted, CountedKey, FrameReader, GateKind, GrantRow, Ledger, LedgerFault, Outcome, Passed, Pending,
@@ -15,7 +16,8 @@ use bailiwick_gate::{
 use bailiwick_mediator::{Mediator, Rules, Session, TaskSpec};
 use bailiwick_model::{
     AbsPath, Act, Anchors, Answered, Code, Command, ContextId, Decision, DecisionId, Digest, Durability, Event,
-    GrantId, Host, HttpUrl, Layer, Millis, Reason, Record, Request, Resource, RuleRef, TaskId, Verb, Verdict,
+    GrantId, Host, HttpUrl, Label, Layer, Millis, Obligation, Reason, Record, Request, Resource, RuleRef, Tag, TaskId,
+    Verb, Verdict,
 };
 
 /// How the log behaves.
@@ -249,6 +251,62 @@ impl Rules for Saying {
     }
     fn digest(&self) -> Digest {
         Digest([7; 32])
+    }
+}
+
+/// Rules that speak of tags, over others.
+pub struct Flowing {
+    pub rules: Arc<dyn Rules>,
+    pub may_reach: BTreeMap<Tag, Vec<Act>>,
+    /// Tags of which a person may say where else they go.
+    pub asks: BTreeSet<Tag>,
+    /// What some answers carry.
+    pub gives: Vec<(Act, Label)>,
+    /// True where what is called must not be chosen by untrusted text.
+    pub trusts: bool,
+}
+
+impl Flowing {
+    pub fn over(rules: Arc<dyn Rules>) -> Self {
+        Self {
+            rules,
+            may_reach: BTreeMap::new(),
+            asks: BTreeSet::new(),
+            gives: Vec::new(),
+            trusts: false,
+        }
+    }
+}
+
+impl Rules for Flowing {
+    fn evaluate(&self, request: &Request) -> Decision {
+        self.rules.evaluate(request)
+    }
+    fn tree_candidates(&self) -> Vec<(Verb, AbsPath)> {
+        self.rules.tree_candidates()
+    }
+    fn digest(&self) -> Digest {
+        self.rules.digest()
+    }
+    fn cleared_for(&self, request: &Request) -> BTreeSet<Tag> {
+        let reached = |acts: &[Act]| acts.iter().any(|act| act_covers(act, request));
+        let cleared = self.may_reach.iter().filter(|(_, acts)| reached(acts));
+        cleared.map(|(tag, _)| tag.clone()).collect()
+    }
+    fn otherwise(&self, tag: &Tag) -> (Verdict, Option<RuleRef>) {
+        match self.asks.contains(tag) {
+            true => (Verdict::Ask, None),
+            false => (Verdict::Deny, None),
+        }
+    }
+    fn label_of(&self, request: &Request, _: &[Obligation]) -> Label {
+        let given = self.gives.iter().filter(|(act, _)| act_covers(act, request));
+        given.fold(Label::default(), |sum, (_, label)| bailiwick_flow::join(&sum, label))
+    }
+    fn trusted_arguments(&self, request: &Request) -> Vec<(String, RuleRef)> {
+        let rule = says(Verdict::Ask, 5).reasons.swap_remove(0).rule;
+        let told = rule.filter(|_| self.trusts && request.verb.as_str() == "POST");
+        told.map(|rule| ("x".to_owned(), rule)).into_iter().collect()
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod budgets;
 mod differential;
+mod flow;
 mod gates;
 mod grants;
 mod house;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::house::{House, Mood, Saying, TASK, act, dry, says, settlement, spec};
+use crate::house::{Flowing, House, Mood, Saying, TASK, act, dry, says, settlement, spec};
 use bailiwick_authority::Authority;
 use bailiwick_gate::{Mediator as _, Outcome};
-use bailiwick_mediator::{Clearances, Grant, Purpose, Snapshot, TaskSpec, Used, decide};
+use bailiwick_mediator::{Grant, Purpose, Rules, Snapshot, TaskSpec, Used, decide};
 use bailiwick_model::GrantId;
 use bailiwick_model::{
     Capability, Code, Constraints, Decision, Event, Label, Millis, Obligation, Request, Tag, TaskId, Verdict,
@@ -86,21 +86,32 @@ fn snapshots() -> impl Strategy<Value = Snapshot> {
         0..3,
     );
     (
-        (verdicts(), 0u32..3, authority, grants, clearances),
+        (
+            (verdicts(), 0u32..3, any::<bool>()),
+            proptest::collection::btree_set("[a-b]", 0..2),
+            authority,
+            grants,
+            clearances,
+        ),
         (labels(), 0u64..5, any::<bool>(), any::<bool>(), 0u64..3),
     )
         .prop_map(
-            |((verdict, line, authority, grants, clearances), (label, now, dry, present, used))| {
-                let mut cleared = Clearances::default();
-                for (tag, to) in clearances {
-                    cleared.may_reach(Tag::parse(&tag).unwrap(), act(to));
-                }
+            |(((verdict, line, trusts), asks, authority, grants, clearances), (label, now, dry, present, used))| {
                 let against = |(capability, line)| Grant::of(GrantId([1; 6]), capability, says(Verdict::Ask, line));
-                let policy = Saying::new(move |_| says(verdict, line));
+                let mut policy = Flowing::over(Saying::new(move |_| says(verdict, line)));
+                for (tag, to) in clearances {
+                    policy
+                        .may_reach
+                        .entry(Tag::parse(&tag).unwrap())
+                        .or_default()
+                        .push(act(to));
+                }
+                policy.asks = asks.iter().filter_map(|text| Tag::parse(text)).collect();
+                policy.trusts = trusts;
+                let policy = Arc::new(policy);
                 Snapshot {
                     authority: Arc::new(authority),
                     label: Arc::new(label),
-                    clearances: Arc::new(cleared),
                     grants: grants.into_iter().map(against).collect(),
                     used: Arc::new(Used {
                         capabilities: vec![used; 3],
@@ -117,6 +128,30 @@ fn snapshots() -> impl Strategy<Value = Snapshot> {
                 }
             },
         )
+}
+
+/// Rules, and another one beside them.
+struct Stricter(Arc<dyn Rules>, Verdict);
+
+impl Rules for Stricter {
+    fn evaluate(&self, request: &Request) -> Decision {
+        self.0.evaluate(request).and(says(self.1, 7))
+    }
+    fn tree_candidates(&self) -> Vec<(bailiwick_model::Verb, bailiwick_model::AbsPath)> {
+        self.0.tree_candidates()
+    }
+    fn digest(&self) -> bailiwick_model::Digest {
+        self.0.digest()
+    }
+    fn cleared_for(&self, request: &Request) -> std::collections::BTreeSet<Tag> {
+        self.0.cleared_for(request)
+    }
+    fn otherwise(&self, tag: &Tag) -> (Verdict, Option<bailiwick_model::RuleRef>) {
+        self.0.otherwise(tag)
+    }
+    fn trusted_arguments(&self, request: &Request) -> Vec<(String, bailiwick_model::RuleRef)> {
+        self.0.trusted_arguments(request)
+    }
 }
 
 proptest! {
@@ -154,7 +189,7 @@ proptest! {
             Snapshot { label: Arc::new(bailiwick_flow::join(&state.label, &more)), ..state.clone() },
             Snapshot { approver_present: false, ..state.clone() },
             Snapshot { purpose: Purpose::Effect, ..state.clone() },
-            Snapshot { policy: Saying::new(move |asked| rules.evaluate(asked).and(says(stricter, 7))), ..state.clone() },
+            Snapshot { policy: Arc::new(Stricter(rules, stricter)), ..state.clone() },
         ];
         for state in tightened {
             prop_assert!(decide(&asked, &state).verdict >= before);

@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use bailiwick_authority::Authority;
 use bailiwick_commands::Grammars;
 use bailiwick_gate::{Reading, Start};
-use bailiwick_mediator::{Clearances, Grant, Purpose, Rules, Snapshot, decide};
+use bailiwick_mediator::{Grant, Purpose, Rules, Snapshot, decide};
 use bailiwick_model::GrantId;
 use bailiwick_model::{
     AbsPath, Act, Anchors, Argument, Capability, Host, HttpUrl, Label, Millis, Obligation, Request, Resource, Tag,
@@ -72,7 +72,7 @@ struct Case {
     #[serde(default)]
     label: Vec<String>,
     #[serde(default)]
-    may_reach: BTreeMap<String, Vec<String>>,
+    influence: Vec<String>,
     granted: Option<Granted>,
     verdict: String,
     code: Option<String>,
@@ -271,17 +271,11 @@ fn snapshot(case: &Case, policy: Arc<dyn Rules>) -> Snapshot {
         let held = held.iter().map(|text| Capability::of(act(text))).collect();
         state.authority = Arc::new(Authority::of(held));
     }
+    let tags = |texts: &[String]| texts.iter().map(|text| Tag::parse(text).expect("a tag")).collect();
     state.label = Arc::new(Label {
-        confidential: case.label.iter().map(|text| Tag::parse(text).expect("a tag")).collect(),
-        ..Label::default()
+        confidential: tags(&case.label),
+        influence: tags(&case.influence),
     });
-    let mut clearances = Clearances::default();
-    for (tag, acts) in &case.may_reach {
-        for text in acts {
-            clearances.may_reach(Tag::parse(tag).expect("a tag"), act(text));
-        }
-    }
-    state.clearances = Arc::new(clearances);
     if let Some(granted) = &case.granted {
         let mut asking = Snapshot::of_rules(TASK, policy, now, Purpose::Question);
         asking.approver_present = true;

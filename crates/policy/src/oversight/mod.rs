@@ -320,7 +320,7 @@ fn touched<'a>(rules: &'a [Rule], views: &[Request]) -> Option<&'a Rule> {
 
 /// A request, and what else it is: what git does by it, the same at the address that is dialled, the use of each secret that
 /// is put in.
-fn views(request: &Request, duties: &[Obligation]) -> Vec<Request> {
+pub(crate) fn views(request: &Request, duties: &[Obligation]) -> Vec<Request> {
     let mut views = vec![request.clone()];
     views.extend(other_views(request).into_iter().map(|(view, _)| view));
     if let Some(address) = request.address() {

@@ -189,6 +189,18 @@ impl Policy {
         Ok(Seen { pairs, entities })
     }
 
+    /// False only where the condition of a rule is known not to hold for a call.
+    pub(crate) fn may_hold(&self, number: usize, terms: &Terms, tool: &ToolName, request: &Request) -> bool {
+        if terms.when.is_none() {
+            return true;
+        }
+        let Some((compiled, _)) = terms.compiled.get(tool) else {
+            return true;
+        };
+        let seen = self.seen(terms, compiled, tool, request, Circumstances::default());
+        seen.map_or(true, |seen| self.engine().holds(number, tool, seen).unwrap_or(true))
+    }
+
     /// A deny, or an ask, whose condition cannot be evaluated for this call.
     pub(crate) fn unjudged(&self, tool: &ToolName, request: &Request, candidates: &[usize]) -> Option<Decision> {
         for number in candidates {

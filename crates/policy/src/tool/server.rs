@@ -180,7 +180,10 @@ pub fn load_server(
             .rules
             .extend(Rule::written(Verdict::Allow, act, &own, None, reading));
     }
+    // Whoever clears it for a tag clears it as a whole; what it is given is the task's, and what it says a source.
+    loader.tags_named.clear();
     let settings = &mut loader.settings;
+    settings.tags = crate::tag::Tags::default();
     settings.environment_pass = PASSED.map(Into::into).into();
     settings.environment_set = environment;
     settings.kept_files.clear();
@@ -439,7 +442,7 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn flag(&mut self, item: &Item, key: &str) -> bool {
+    pub(crate) fn flag(&mut self, item: &Item, key: &str) -> bool {
         item.as_bool().unwrap_or_else(|| {
             let message = format!("`{key}` must be yes or no, not {}", kind(item));
             self.error(item.span(), &message, Some(format!("write `{key} = true`")));

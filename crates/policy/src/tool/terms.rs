@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use bailiwick_model::{AnswerPart, Argument, Decimal, Limits, Obligation, Request, ToolDuty, ToolName};
+use bailiwick_model::{AnswerPart, Argument, Decimal, Limits, Obligation, Request, Tag, ToolDuty, ToolName};
 
 use super::among::CameFrom;
 use super::emit::{Path, pointer};
@@ -44,6 +44,14 @@ pub(crate) struct Terms {
     pub cap: Option<(Option<u64>, Option<u64>)>,
     /// Most tokens that a model writes for a server.
     pub tokens: Option<u64>,
+    /// Tags that answers carry.
+    pub tags: BTreeSet<Tag>,
+    /// Tags that parts of answers carry.
+    pub fields: BTreeMap<Tag, Vec<String>>,
+    /// Tags that calls may carry.
+    pub cleared: BTreeSet<Tag>,
+    /// Arguments that must carry no untrusted influence.
+    pub trusted: BTreeSet<Path>,
     /// The condition for each tool that the rule is about, with the tool's arguments.
     pub compiled: BTreeMap<ToolName, (Compiled, Fields)>,
 }
@@ -69,6 +77,15 @@ impl Terms {
     /// True when nothing is said of arguments: the rule admits any.
     pub fn admits_all(&self) -> bool {
         self.when.is_none() && !self.closed && self.limits.is_empty() && self.from.is_empty()
+    }
+
+    /// True when an argument can have but one value.
+    pub fn pins(&self, path: &Path) -> bool {
+        let by_limit = self
+            .limits
+            .get(path)
+            .is_some_and(|limit| limit.values.len() == 1 && !limit.optional);
+        by_limit || self.when.as_ref().is_some_and(|when| when.pins(path))
     }
 
     /// True when the condition on this tool asks about people.
@@ -343,6 +360,17 @@ impl fmt::Display for Terms {
             parts.extend(bytes.map(|bytes| format!("at most {bytes} bytes of result")));
         }
         parts.extend(self.tokens.map(|most| format!("at most {most} tokens each")));
+        let tags = |all: &BTreeSet<Tag>| all.iter().map(|tag| format!("`{tag}`")).collect::<Vec<_>>();
+        parts.extend(list("its answers carry", &tags(&self.tags)));
+        let fields = |(tag, paths): (&Tag, &Vec<String>)| format!("{} carries `{tag}`", paths.join(", "));
+        parts.extend(self.fields.iter().map(fields));
+        parts.extend(list("may carry", &tags(&self.cleared)));
+        let trusted: Vec<String> = self
+            .trusted
+            .iter()
+            .map(|path| format!("`{}`", path.join(".")))
+            .collect();
+        parts.extend(list("asked where untrusted text may have chosen", &trusted));
         f.write_str(&parts.join("; "))
     }
 }

@@ -10,7 +10,7 @@ use bailiwick_model::ToolName;
 use super::among::Among;
 use super::check::check;
 use super::emit::{Around, Uses, emit};
-use super::expression::{Expression, parse};
+use super::expression::{Expression, Node, parse};
 use super::hold::contradiction;
 use super::lexer::Wrong;
 use super::shape::Fields;
@@ -49,6 +49,20 @@ impl When {
         Ok(Self {
             text: text.into(),
             expression: parse(text)?,
+        })
+    }
+
+    /// True where one of the things that must all hold is that an argument is this one value: `args.to == "x"`.
+    pub fn pins(&self, path: &[String]) -> bool {
+        let is_path = |of: &Expression| of.path().is_some_and(|own| own == path);
+        let is_value = |of: &Expression| match &of.node {
+            Node::Flag(_) | Node::Number(_) | Node::Text(_) => true,
+            Node::Minus(of) => matches!(of.node, Node::Number(_)),
+            _ => false,
+        };
+        self.expression.conjuncts().into_iter().any(|part| match &part.node {
+            Node::Binary("==", left, right) => (is_path(left) && is_value(right)) || (is_value(left) && is_path(right)),
+            _ => false,
         })
     }
 

@@ -20,6 +20,7 @@ use crate::diagnostic::{Place, Span, suggest};
 use crate::document::{Reader, kind};
 use crate::rule::Rule;
 use crate::settings::seconds_of;
+use crate::tag::Naming;
 
 /// The keys of a rule about a tool.
 const KEYS: &[&str] = &[
@@ -38,6 +39,10 @@ const KEYS: &[&str] = &[
     "present",
     "refers",
     "from",
+    "tags",
+    "fields",
+    "cleared",
+    "trusted",
     "reason",
     "allows",
     "denies",
@@ -267,9 +272,17 @@ impl Reader<'_> {
                     }
                 }
                 "trusted" => {
-                    let hint = "take the key out: what has an untrusted past is not known yet";
-                    let message = "`trusted` needs the flow gates, which this build does not have";
-                    self.error(span, message, Some(hint.into()));
+                    for (name, span) in self.texts_of(item, key) {
+                        names.push((name.clone(), self.place(span.as_ref())));
+                        terms.trusted.insert(path_of(&name));
+                    }
+                }
+                "tags" => terms.tags = self.tag_names(item, key, Naming::Given).into_iter().collect(),
+                "cleared" => terms.cleared = self.tag_names(item, key, Naming::Cleared).into_iter().collect(),
+                "fields" => {
+                    self.table(item, key, span, |reader, table| {
+                        terms.fields = reader.tagged_fields(table)
+                    });
                 }
                 other => self.unknown(other, span, KEYS),
             }
@@ -410,7 +423,7 @@ impl Reader<'_> {
         Some(values)
     }
 
-    fn pointers(&mut self, item: &Item, key: &str) -> Vec<String> {
+    pub(crate) fn pointers(&mut self, item: &Item, key: &str) -> Vec<String> {
         let mut found = Vec::new();
         for (text, span) in self.texts_of(item, key) {
             if text.starts_with('/') {

@@ -17,6 +17,7 @@ mod people;
 mod profiles;
 mod secrets;
 mod servers;
+mod tags;
 mod tools;
 
 use bailiwick_gate::AsWritten;

@@ -443,8 +443,8 @@ fn p4_mistakes_are_told_with_their_place() {
             "3:18: `per` is none that there is",
         ),
         (
-            "[[tool]]\nname = \"bank/send_payment\"\ntrusted = [\"amount\"]",
-            "3:1: `trusted` needs the flow gates",
+            "[[tool]]\nname = \"bank/send_payment\"\ntrusted = [\"amuont\"]",
+            "3:12: `bank/send_payment` has no argument `amuont`",
         ),
         (
             "[[tool]]\nname = \"bank/send_payment\"\neffect = \"deny\"\nbudget = { calls = 1 }",

@@ -408,3 +408,54 @@ fn c038_a_refusal_names_the_arguments_that_are_at_fault() {
         "{refused:?}"
     );
 }
+
+#[test]
+fn p6_a_handle_takes_its_tags_along_and_the_server_s_own_words_stay_here() {
+    let tools = json!([
+        tool("look", json!({"fail": {"type": "boolean"}})),
+        tool("pay", json!({"card": {}, "note": {}})),
+    ]);
+    let listed = tools.clone();
+    let script: crate::world::Script = Arc::new(move |mut lines| {
+        while let Some(call) = lines.next_call(&listed) {
+            if call["params"]["name"] == "pay" {
+                lines.answer(&call, text("paid"));
+            } else if call["params"]["arguments"]["fail"] == json!(true) {
+                lines.fail(&call, "no card 411122223");
+            } else {
+                lines.answer(&call, json!({"content": [], "structuredContent": {"card": 411122223}}));
+            }
+        }
+    });
+    let pii = bailiwick_model::Label {
+        confidential: bailiwick_model::Tag::parse("pii").into_iter().collect(),
+        ..bailiwick_model::Label::default()
+    };
+    let (seen, label) = (Arc::new(std::sync::Mutex::new(Vec::new())), pii.clone());
+    let labels = Arc::clone(&seen);
+    let world = Plan::new()
+        .server("hr", &["call hr/*"], &tools, script)
+        .start(move |request| {
+            let paths = vec!["/card".to_owned()];
+            if request.to_string() == "call hr/look" {
+                return Say::Under(vec![
+                    Obligation::Tool(ToolDuty::Present { paths }),
+                    Obligation::Tool(ToolDuty::Label { label: label.clone() }),
+                ]);
+            }
+            labels.lock().unwrap().push(request.label.clone());
+            Say::Under(vec![Obligation::Tool(ToolDuty::Reveal { paths })])
+        });
+    let mut client = world.client();
+    let looked = client.call("hr__look", json!({}));
+    let handle = looked.whole["structuredContent"]["card"]["handle"].as_str().unwrap();
+    assert_eq!(client.call("hr__pay", json!({"card": handle})).done(), "paid");
+    assert_eq!(client.call("hr__pay", json!({"card": "of my own"})).done(), "paid");
+    let empty = bailiwick_model::Label::default();
+    assert_eq!(*seen.lock().unwrap(), [pii, empty]);
+    let failed = client.call("hr__look", json!({"fail": true})).whole.to_string();
+    assert!(
+        failed.contains("the tool failed") && !failed.contains("411122223"),
+        "{failed}"
+    );
+}

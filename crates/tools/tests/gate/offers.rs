@@ -67,18 +67,22 @@ fn plan() -> Plan {
 fn told(now: &'static str) -> Plan {
     let acts = ["open notes/file:///a/**", "prompt notes/summary"];
     let mut plan = Plan::new().server("notes", &acts, &json!([]), notes(now));
+    plan.lock.accept_all("notes", &taken());
+    plan
+}
+
+/// What was taken of such a server.
+fn taken() -> Offered {
     let defined = |all: Value, field: &str| {
         let all: Vec<Value> = serde_json::from_value(all).unwrap();
         let by_name = |one: Value| (one[field].as_str().unwrap().to_owned(), Definition::from_value(one));
         all.into_iter().map(by_name).collect()
     };
-    let taken = Offered {
+    Offered {
         prompts: defined(prompts("plain"), "name"),
         templates: defined(templates("plain"), "uriTemplate"),
         ..Offered::default()
-    };
-    plan.lock.accept_all("notes", &taken);
-    plan
+    }
 }
 
 fn names(listed: &Value, list: &str, field: &str) -> Vec<String> {
@@ -136,6 +140,25 @@ fn c037_a_prompt_or_a_template_that_is_not_as_it_was_taken_is_withheld() {
         refused["error"]["message"].as_str().unwrap().contains("tool-changed"),
         "{refused}"
     );
+}
+
+#[test]
+fn p6_a_server_whose_resources_are_tagged_lists_none_and_answers_for_each() {
+    let acts = ["open unlisted/file:///a/**", "prompt unlisted/summary"];
+    let mut plan = Plan::new().server("unlisted", &acts, &json!([]), notes("plain"));
+    plan.lock.accept_all("unlisted", &taken());
+    let world = plan.start(|_| Say::Allow);
+    let mut client = world.client();
+    for (method, all) in [
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+        ("prompts/list", "prompts"),
+    ] {
+        assert_eq!(client.request(method, json!({}))["result"][all], json!([]), "{method}");
+    }
+    let read = client.request("resources/read", json!({"uri": "unlisted+file:///a/one"}));
+    assert!(read["result"]["contents"][0]["text"].is_string(), "{read}");
+    assert_eq!(world.asked(), ["open unlisted/file:///a/one"]);
 }
 
 #[test]

@@ -204,6 +204,7 @@ impl Plan {
             reasons: Vec::new(),
             altered: Vec::new(),
             choosing: Vec::new(),
+            unlisted: name == "unlisted",
             limits: ServerLimits {
                 start_seconds: 5,
                 call_seconds: 5,
