@@ -1,4 +1,4 @@
-//! Servers of tools that are reached by an address, and what a person is told of calls.
+//! Servers of tools: those that are reached by an address, what one keeps, and what a person is told of them and of calls.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use bailiwick_testkit::{Answer, Bailiwick, Origin, Root};
+use bailiwick_testkit::{Answer, Bailiwick, Origin, Root, at_level_process};
 use serde_json::{Value, json};
 
 const SECRET: &str = "s3cret-of-the-tickets-4711";
@@ -39,6 +39,14 @@ fn served(text: &str, login: Option<&str>) -> Answer {
     }
     let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
     Answer::whole(200, "application/json", answer.to_string().into_bytes())
+}
+
+/// Root's, and an ordinary user's.
+fn everybody() -> Vec<Bailiwick> {
+    if at_level_process() {
+        return vec![Bailiwick::as_ordinary_user()];
+    }
+    vec![Bailiwick::new(), Bailiwick::as_ordinary_user()]
 }
 
 fn agent(kit: &Bailiwick, calls: &str) {
@@ -140,4 +148,112 @@ fn p8_a_person_is_told_what_was_done_where_rules_want_that() {
         done.stderr.contains("it did: call bank/send_payment with") && done.stderr.contains("\"Babysitter\""),
         "{done:?}"
     );
+}
+
+/// A server that counts in its home how often it was called, and says what is there.
+const COUNTER: &str = r#"
+import json, os, sys
+def call():
+    said = []
+    for place in ("~/.counter", "~/.other"):
+        folder = os.path.expanduser(place)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(folder + "/calls", "a+") as calls:
+                calls.write("x")
+                calls.seek(0)
+                said.append(f"{place} {len(calls.read())}")
+        except OSError as fault:
+            said.append(f"{place} {fault}")
+    return " ".join(said)
+for line in sys.stdin:
+    m = json.loads(line)
+    if m.get("id") is None: continue
+    if m["method"] == "initialize":
+        r = {"protocolVersion": m["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}
+    elif m["method"] == "tools/list":
+        r = {"tools": [{"name": "count", "description": "d", "inputSchema": {"type": "object", "properties": {}}}]}
+    else:
+        r = {"content": [{"type": "text", "text": call()}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": r}), flush=True)
+"#;
+
+#[test]
+fn p2_what_a_server_keeps_is_its_own() {
+    for kit in everybody() {
+        kit.write_home("servers/counter.py", COUNTER);
+        // The person's own folder of that name.
+        kit.write_home(".counter/calls", "person");
+        let server = |name: &str, keep: &str| {
+            format!(
+                "[[server]]\nname = \"{name}\"\nrun = [\"python3\", \"../home/servers/counter.py\"]\nread = [\"~/servers\"]\n{keep}"
+            )
+        };
+        let keep = "keep = [\"~/.counter\"]\n";
+        let servers = [server("one", keep), server("two", keep), server("three", "")].concat();
+        let rules = "extends = [\"coding\"]\nallow = [\"call *\"]\n[state]\nkeep = [\"~/.counter\"]\n";
+        kit.write("bailiwick.toml", &format!("{rules}{servers}"));
+        let calls = "{\"tool\": \"one__count\"}\n{\"tool\": \"one__count\"}\n{\"tool\": \"two__count\"}\n{\"tool\": \"three__count\"}\n";
+        agent(&kit, calls);
+        kit.run(&["trust"]).ok();
+        kit.run(&["tools", "pin", "--yes"]).ok();
+        let task = "python3 agent.py calls.jsonl; cat ~/.counter/calls 2>&1; echo agent >> ~/.counter/calls";
+        let run = || kit.run(&["run", "-q", "--", "sh", "-c", task]).ok().stdout;
+        let first = run();
+        let lines: Vec<&str> = first.lines().collect();
+        assert!(lines[0].contains("~/.counter 1"), "{first}");
+        assert!(lines[1].contains("~/.counter 2"), "{first}");
+        assert!(
+            lines[2].contains("~/.counter 1"),
+            "another server's is another: {first}"
+        );
+        let second = run();
+        let lines: Vec<&str> = second.lines().collect();
+        assert!(
+            lines[0].contains("~/.counter 3") && lines[1].contains("~/.counter 4"),
+            "{second}"
+        );
+        assert!(lines[2].contains("~/.counter 2"), "{second}");
+        // Where nothing is kept, what it wrote went with its task.
+        assert!(
+            !lines[3].contains("~/.counter 2") && !lines[3].contains("~/.other 2"),
+            "{second}"
+        );
+        assert!(!lines[0].contains("~/.other 2"), "{second}");
+        assert_eq!(lines[4..], ["agent"], "the agent's is the agent's own: {second}");
+        let persons = std::fs::read_to_string(kit.home().join(".counter/calls")).unwrap();
+        assert_eq!(persons, "person");
+        let told = kit.run(&["run", "--", "true"]).ok().stderr;
+        assert!(
+            told.contains("call the tools one/count, three/count, two/count"),
+            "{told}"
+        );
+        let has = format!("one (read {0}/servers, keep {0}/.counter)", kit.home().display());
+        assert!(
+            told.contains(&has) || told.contains("by servers, which have more: one (read"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_asked_is_told_with_its_own_last_words() {
+    for kit in everybody() {
+        kit.write_home(
+            "servers/broken.sh",
+            "echo started >&2\nprintf 'no key: \\033[2Kset TELLER_KEY\\n' >&2\nexit 3\n",
+        );
+        kit.write(
+            "bailiwick.toml",
+            "extends = [\"coding\"]\n[[server]]\nname = \"one\"\nrun = [\"sh\", \"../home/servers/broken.sh\"]\nread = [\"~/servers\"]\n",
+        );
+        kit.run(&["trust"]).ok();
+        let told = kit.run(&["tools", "pin", "--yes"]).status_is(1).stderr;
+        assert!(told.contains("server `one` could not be asked"), "{told}");
+        assert!(told.contains("  it said: started\n"), "{told}");
+        assert!(
+            told.contains("no key: ") && told.contains("set TELLER_KEY") && !told.contains('\u{1b}'),
+            "{told}"
+        );
+    }
 }
