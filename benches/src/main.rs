@@ -10,6 +10,7 @@
     reason = "a harness gives up loudly: a fault in it is no measurement"
 )]
 
+mod crowd;
 mod decisions;
 mod measure;
 mod network;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     let whole = network::measure(&options, &mut network);
     let mut tools = Vec::new();
     let whole = tools::measure(&options, &mut tools) && whole;
+    let whole = crowd::measure(&options, &mut tools) && whole;
     if let Some(path) = &options.json {
         let mut json = table.json();
         if let Some(all) = json.as_object_mut() {

@@ -1,14 +1,16 @@
 //! A call of a tool: straight at its server, through the tool gate with few and with many rules, and through another proxy.
 //!
 //! One client, which for ours runs inside a fence and speaks through `bailiwick mcp`. The server is Node's `server-everything`,
-//! which takes little itself, so that what stands between shows. Peers: `fastmcp`'s proxy, where its program is in the `PATH`.
+//! which takes little itself, so that what stands between shows. Peers, where their programs are in the `PATH`: `fastmcp`'s proxy, and
+//! `supergateway`, which is a bridge between lines and HTTP and stands here at both ends.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use bailiwick_testkit::Bailiwick;
 use serde_json::{Value, json};
@@ -20,8 +22,9 @@ const SERVER: &str = "node_modules/@modelcontextprotocol/server-everything/dist/
 /// Calls before the clock runs, and calls that count.
 const WARM: usize = 50;
 const CALLS: usize = 1000;
-/// The proxy beside ours.
+/// The proxies beside ours.
 const PEER: &str = "fastmcp proxy";
+const BRIDGE: &str = "supergateway, both ends";
 /// Rules for other tools.
 const RULES: [usize; 3] = [0, 10, 1000];
 
@@ -134,6 +137,21 @@ pub fn measure(options: &Options, json: &mut Vec<Value>) -> bool {
     } else if options.takes(PEER) {
         eprintln!("bench: {ITEM}: no `fastmcp` in the PATH, so without that column");
     }
+    let bridge = options.takes(BRIDGE).then(|| Bridge::over(&server)).flatten();
+    if let Some(bridge) = &bridge {
+        let (client, program, url) = (client.clone(), bridge.program.clone(), bridge.url());
+        ways.push(Way {
+            name: BRIDGE.into(),
+            command: Box::new(move || {
+                let mut command = Command::new(&client);
+                command.args(["__tool-client", "echo"]).arg(&program);
+                command.args(["--streamableHttp", &url, "--logLevel", "none"]);
+                command
+            }),
+        });
+    } else if options.takes(BRIDGE) {
+        eprintln!("bench: {ITEM}: no `supergateway` in the PATH, so without that column");
+    }
     for (place, count) in RULES.iter().enumerate() {
         let (kits, client) = (std::rc::Rc::clone(&kits), client.clone());
         ways.push(Way {
@@ -209,6 +227,57 @@ fn ours(base: &Path, server: &Path, client: &Path, count: usize) -> Bailiwick {
     kit.run(&["trust"]).ok();
     kit.run(&["tools", "pin", "--yes"]).ok();
     kit
+}
+
+/// The bridge that serves the server over HTTP; its other end is started with each client.
+struct Bridge {
+    program: PathBuf,
+    port: u16,
+    process: Child,
+}
+
+impl Bridge {
+    fn over(server: &Path) -> Option<Self> {
+        let path = std::env::var_os("PATH")?;
+        let program = std::env::split_paths(&path).map(|folder| folder.join("supergateway"));
+        let program = program.into_iter().find(|program| program.is_file())?;
+        let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+        let process = Command::new(&program)
+            .args(["--stdio", &format!("node {}", server.display())])
+            .args([
+                "--outputTransport",
+                "streamableHttp",
+                "--stateful",
+                "--logLevel",
+                "none",
+            ])
+            .args(["--port", &port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let bridge = Self { program, port, process };
+        let until = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if Instant::now() > until {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(bridge)
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 /// The Python that knows `fastmcp`: the one beside its program.
