@@ -426,6 +426,8 @@ pub struct Planned {
     pub tools: Vec<String>,
     /// The servers of these tools, each with what it has outside.
     pub servers: Vec<String>,
+    /// What may not be done with what the task has read: one line for each tag.
+    pub tags: Vec<String>,
     /// Ports of the task that are seen outside.
     pub publish: Vec<Port>,
     /// Devices that are shown, and what each weakens: one line each.

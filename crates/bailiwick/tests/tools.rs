@@ -476,7 +476,9 @@ fn c061_what_was_read_of_the_private_repository_is_not_published_unseen() {
         let id = step.rsplit(", ").next().unwrap().trim_end_matches(')');
         let at = step.split('T').nth(1).unwrap().split('.').next().unwrap();
         assert!(
-            question.contains("tagged `private` (call repos/read, ") && question.contains(id) && question.contains(at),
+            question.contains("tagged `private` (call repos/read {\\\"repo\\\": \\\"priv\\\"}, ")
+                && question.contains(id)
+                && question.contains(at),
             "{question} does not name {step}"
         );
         assert!(

@@ -52,7 +52,7 @@ impl Raised {
     fn of(task: &Task, request: &Request, id: DecisionId, gives: &Label, nonce: &Nonce, now: Millis) -> Self {
         let origin = Origin {
             decision: id,
-            act: cut(&visible(&request.to_string()), MAX_ACT).into(),
+            act: cut(&visible(&with_args(request)), MAX_ACT).into(),
             at: now,
         };
         let mut state = task.state();
@@ -60,6 +60,14 @@ impl Raised {
             label: state.raise(gives, Some(&origin)),
             cut: state.open_against(nonce),
         }
+    }
+}
+
+/// An act, and of a call what is given with it.
+fn with_args(request: &Request) -> String {
+    match request.arguments.get(argument::ARGS) {
+        Some(args) => format!("{request} {args}"),
+        None => request.to_string(),
     }
 }
 

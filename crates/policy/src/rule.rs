@@ -37,6 +37,12 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// What it says of a call's arguments, in plain words; none where it says nothing of them.
+    pub fn terms_told(&self) -> Option<String> {
+        let told = self.terms.as_ref().map(ToString::to_string);
+        told.filter(|told| !told.is_empty())
+    }
+
     /// The act that the rule is about.
     pub fn act(&self) -> &Act {
         &self.act

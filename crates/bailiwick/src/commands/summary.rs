@@ -221,6 +221,9 @@ pub fn planned(planned: &Planned) -> String {
             &some("change", &short.paths(planned.guarded.iter().map(String::as_str))),
         );
     }
+    for tag in &planned.tags {
+        not(&mut out, &visible(tag));
+    }
     not(
         &mut out,
         match planned.level {

@@ -62,6 +62,9 @@ pub fn run(args: &TrustArgs) -> Done {
         .filter(|rule| rule.origin.file == file.name && rule.follows_from.is_none())
     {
         tellln!("  {:<5} {}", rule.effect.as_str(), visible(&rule.origin.act));
+        if let Some(terms) = rule.terms_told() {
+            tellln!("        {}", visible(&terms));
+        }
         let brokers = policy.settings().brokers.iter();
         for broker in brokers.filter(|broker| broker.origin == rule.origin) {
             for line in broker.told() {
@@ -74,6 +77,9 @@ pub fn run(args: &TrustArgs) -> Done {
         for line in server.told() {
             tellln!("        outside: {}", visible(&line));
         }
+    }
+    for line in policy.settings().tags.told() {
+        tellln!("  may not {}", visible(&line));
     }
     for (name, secret) in &policy.settings().secrets {
         tellln!("  secret {} from {}", visible(name), visible(&secret.from.to_string()));

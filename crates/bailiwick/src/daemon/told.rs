@@ -141,6 +141,7 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
             .collect(),
         brokers: settings.brokers.iter().map(|broker| told_of(policy, broker)).collect(),
         servers: servers_of(policy, &tools),
+        tags: settings.tags.told(),
         tools,
         publish: Vec::new(),
         devices: Vec::new(),

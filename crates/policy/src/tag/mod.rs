@@ -81,6 +81,24 @@ impl Tags {
         lines.into_iter().collect()
     }
 
+    /// What a task may not do with what it has read, one line for each tag of confidentiality.
+    pub fn told(&self) -> Vec<String> {
+        let line = |tag: &Tag| {
+            // Of several layers each must let it pass: what one of them says is the most.
+            let reach: BTreeSet<String> = self.of(tag).flat_map(|table| acts(&table.may_reach)).collect();
+            let reach: Vec<String> = reach.into_iter().collect();
+            let but = match reach.is_empty() {
+                true => "where no rule clears it for that".to_owned(),
+                false => format!("but by {}", reach.join(", ")),
+            };
+            match self.otherwise(tag).0 {
+                Verdict::Ask => format!("pass on what is tagged {tag}, {but}, without asking you"),
+                Verdict::Allow | Verdict::Deny => format!("pass on what is tagged {tag}, {but}"),
+            }
+        };
+        self.confidential().into_iter().map(line).collect()
+    }
+
     /// Adds those of one more file.
     pub(crate) fn merge(&mut self, other: Self) {
         self.tables.extend(other.tables);
