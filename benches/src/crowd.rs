@@ -134,7 +134,7 @@ fn held(servers: usize) -> Result<Held, String> {
         }
     };
     let daemon = serde_json::from_str::<Value>(&kit.run(&["status", "--json"]).ok().stdout);
-    let daemon = daemon.ok().and_then(|status| status["daemon"]["pid"].as_u64());
+    let daemon = daemon.ok().and_then(|status| status.pointer("/daemon/pid")?.as_u64());
     let found = daemon.map(below);
     let _ = kit.run(&["daemon", "stop"]);
     let _ = task.wait();

@@ -65,7 +65,8 @@ impl Raised {
 
 /// An act, and of a call what is given with it.
 fn with_args(request: &Request) -> String {
-    match request.arguments.get(argument::ARGS) {
+    let given = request.args().filter(|args| !args.is_empty());
+    match given.and_then(|_| request.arguments.get(argument::ARGS)) {
         Some(args) => format!("{request} {args}"),
         None => request.to_string(),
     }
