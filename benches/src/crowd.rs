@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use bailiwick_testkit::Bailiwick;
+use bailiwick_testkit::{Bailiwick, tool_server};
 use serde_json::{Value, json};
 
 use crate::measure::Options;
@@ -19,21 +19,6 @@ const SERVERS: usize = 50;
 
 /// How long they may take to have answered.
 const PATIENCE: Duration = Duration::from_secs(300);
-
-/// A server of one tool.
-const SERVER: &str = r#"
-import json, sys
-for line in sys.stdin:
-    m = json.loads(line)
-    if m.get("id") is None: continue
-    if m["method"] == "initialize":
-        r = {"protocolVersion": m["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}
-    elif m["method"] == "tools/list":
-        r = {"tools": [{"name": "say", "description": "d", "inputSchema": {"type": "object", "properties": {}}}]}
-    else:
-        r = {"content": [{"type": "text", "text": "said"}]}
-    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": r}), flush=True)
-"#;
 
 /// A client that calls each server once, says so by a file, and waits.
 const CLIENT: &str = r#"
@@ -100,7 +85,7 @@ pub fn measure(options: &Options, json: &mut Vec<Value>) -> bool {
 /// What is held with so many servers, each of which has answered once.
 fn held(servers: usize) -> Result<Held, String> {
     let kit = Bailiwick::new();
-    kit.write_home("servers/server.py", SERVER);
+    kit.write_home("servers/server.py", &tool_server("say", "", "\"said\""));
     kit.write("client.py", CLIENT);
     let mut rules = "extends = [\"coding\"]\nallow = [\"call *\"]\n".to_owned();
     for number in 0..servers {

@@ -57,6 +57,13 @@ impl Options {
     }
 }
 
+/// The program of that name, where the `PATH` has it.
+pub fn installed(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
+    places.find(|place| place.is_file())
+}
+
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {

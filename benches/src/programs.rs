@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use bailiwick_testkit::Bailiwick;
 
-use crate::measure::{Options, Table, Way};
+use crate::measure::{Options, Table, Way, installed};
 use crate::sample;
 
 /// One program to be measured.
@@ -238,8 +238,7 @@ const PEERS: [Peer; 3] = [
 impl Peer {
     /// True when it is installed. That it is not is said, where it matters.
     fn is_there(&self, matters: bool) -> bool {
-        let along = std::env::var_os("PATH").unwrap_or_default();
-        let there = std::env::split_paths(&along).any(|folder| folder.join(self.name).is_file());
+        let there = installed(self.name).is_some();
         if matters && !there {
             eprintln!("bench: `{}` is not in the PATH, so it has no column", self.name);
         }

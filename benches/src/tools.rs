@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bailiwick_testkit::Bailiwick;
 use serde_json::{Value, json};
 
-use crate::measure::{Options, median};
+use crate::measure::{Options, installed, median};
 
 /// The server, below the folder that `./scripts/test` installs programs in.
 const SERVER: &str = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
@@ -238,9 +238,7 @@ struct Bridge {
 
 impl Bridge {
     fn over(server: &Path) -> Option<Self> {
-        let path = std::env::var_os("PATH")?;
-        let program = std::env::split_paths(&path).map(|folder| folder.join("supergateway"));
-        let program = program.into_iter().find(|program| program.is_file())?;
+        let program = installed("supergateway")?;
         let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
         let process = Command::new(&program)
             .args(["--stdio", &format!("node {}", server.display())])
@@ -282,9 +280,8 @@ impl Drop for Bridge {
 
 /// The Python that knows `fastmcp`: the one beside its program.
 fn fastmcp() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let folder = std::env::split_paths(&path).find(|folder| folder.join("fastmcp").is_file())?;
-    Some(folder.join("python3")).filter(|python| python.is_file())
+    let python = installed("fastmcp")?.with_file_name("python3");
+    python.is_file().then_some(python)
 }
 
 /// One run: median, 99th percentile, calls in a second.

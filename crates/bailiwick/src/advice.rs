@@ -108,12 +108,7 @@ fn duty_of_tool(duty: &ToolDuty) -> String {
         }
         ToolDuty::Present { .. } => "values of the result are handed on as handles".into(),
         ToolDuty::Label { label } => {
-            let tags: Vec<String> = label
-                .confidential
-                .iter()
-                .chain(&label.influence)
-                .map(ToString::to_string)
-                .collect();
+            let tags: Vec<String> = label.tags().map(ToString::to_string).collect();
             format!("what stands behind its handles is tagged {}", tags.join(", "))
         }
         ToolDuty::Reveal { .. } => "handles are opened for the tool".into(),

@@ -10,15 +10,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use bailiwick_testkit::{Answer, Bailiwick, Heard, Origin, at_level_process};
-
-/// Root's, and an ordinary user's.
-fn everybody() -> Vec<Bailiwick> {
-    if at_level_process() {
-        return vec![Bailiwick::as_ordinary_user()];
-    }
-    vec![Bailiwick::new(), Bailiwick::as_ordinary_user()]
-}
+use bailiwick_testkit::{Answer, Heard, Origin, kits};
 
 #[track_caller]
 fn until(what: &str, mut happened: impl FnMut() -> bool) {
@@ -59,7 +51,7 @@ echo "outside refused $?" >> said
 
 #[test]
 fn p6_what_a_task_has_read_goes_only_where_it_may_and_what_is_open_is_cut_off() {
-    for kit in everybody() {
+    for kit in kits() {
         let origin = Origin::answering(|heard| match path_of(heard) {
             "/out/slow" => Answer::events(vec![(Duration::from_millis(20), b"data: x\n\n".to_vec()); 1500]),
             path => Answer::text(200, format!("ok {path}")),
@@ -134,7 +126,7 @@ fn p6_what_a_task_has_read_goes_only_where_it_may_and_what_is_open_is_cut_off() 
 
 #[test]
 fn p6_a_task_carries_the_tags_of_its_trees_from_its_start() {
-    for kit in everybody() {
+    for kit in kits() {
         let origin = Origin::start();
         let url = format!("http://127.0.0.1:{}", origin.port());
         kit.write_home("hr/people.txt", "Ann earns 98765432\n");

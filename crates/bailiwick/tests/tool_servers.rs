@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use bailiwick_testkit::{Answer, Bailiwick, Origin, Root, at_level_process};
+use bailiwick_testkit::{Answer, Bailiwick, Origin, Root, kits, tool_server};
 use serde_json::{Value, json};
 
 const SECRET: &str = "s3cret-of-the-tickets-4711";
@@ -39,14 +39,6 @@ fn served(text: &str, login: Option<&str>) -> Answer {
     }
     let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
     Answer::whole(200, "application/json", answer.to_string().into_bytes())
-}
-
-/// Root's, and an ordinary user's.
-fn everybody() -> Vec<Bailiwick> {
-    if at_level_process() {
-        return vec![Bailiwick::as_ordinary_user()];
-    }
-    vec![Bailiwick::new(), Bailiwick::as_ordinary_user()]
 }
 
 fn agent(kit: &Bailiwick, calls: &str) {
@@ -151,8 +143,8 @@ fn p8_a_person_is_told_what_was_done_where_rules_want_that() {
 }
 
 /// A server that counts in its home how often it was called, and says what is there.
-const COUNTER: &str = r#"
-import json, os, sys
+fn counter() -> String {
+    let call = r#"
 def call():
     said = []
     for place in ("~/.counter", "~/.other"):
@@ -166,22 +158,14 @@ def call():
         except OSError as fault:
             said.append(f"{place} {fault}")
     return " ".join(said)
-for line in sys.stdin:
-    m = json.loads(line)
-    if m.get("id") is None: continue
-    if m["method"] == "initialize":
-        r = {"protocolVersion": m["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}
-    elif m["method"] == "tools/list":
-        r = {"tools": [{"name": "count", "description": "d", "inputSchema": {"type": "object", "properties": {}}}]}
-    else:
-        r = {"content": [{"type": "text", "text": call()}]}
-    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": r}), flush=True)
 "#;
+    tool_server("count", call, "call()")
+}
 
 #[test]
 fn p2_what_a_server_keeps_is_its_own() {
-    for kit in everybody() {
-        kit.write_home("servers/counter.py", COUNTER);
+    for kit in kits() {
+        kit.write_home("servers/counter.py", &counter());
         // The person's own folder of that name.
         kit.write_home(".counter/calls", "person");
         let server = |name: &str, keep: &str| {
@@ -238,7 +222,7 @@ fn p2_what_a_server_keeps_is_its_own() {
 
 #[test]
 fn a_server_that_cannot_be_asked_is_told_with_its_own_last_words() {
-    for kit in everybody() {
+    for kit in kits() {
         kit.write_home(
             "servers/broken.sh",
             "echo started >&2\nprintf 'no key: \\033[2Kset TELLER_KEY\\n' >&2\nexit 3\n",

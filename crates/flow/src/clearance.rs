@@ -23,11 +23,7 @@ impl Clearance {
 /// What is known of a thing made from two others: all that is known of either.
 #[must_use]
 pub fn join(one: &Label, other: &Label) -> Label {
-    let both = |a: &BTreeSet<Tag>, b: &BTreeSet<Tag>| a.union(b).cloned().collect();
-    Label {
-        confidential: both(&one.confidential, &other.confidential),
-        influence: both(&one.influence, &other.influence),
-    }
+    one.joined(other)
 }
 
 /// The tags that a sink is not cleared for.

@@ -179,8 +179,7 @@ pub(crate) fn details(request: &Request) -> Vec<Detail> {
         all.push(piece(&shown(name), &value));
     }
     if !request.label.is_empty() {
-        let tags = request.label.confidential.iter().chain(&request.label.influence);
-        let tags: Vec<String> = tags.map(ToString::to_string).collect();
+        let tags: Vec<String> = request.label.tags().map(ToString::to_string).collect();
         all.push(piece("tags of its data", &tags.join("\n")));
     }
     all

@@ -65,10 +65,9 @@ impl Raised {
 
 /// An act, and of a call what is given with it.
 fn with_args(request: &Request) -> String {
-    let given = request.args().filter(|args| !args.is_empty());
-    match given.and_then(|_| request.arguments.get(argument::ARGS)) {
-        Some(args) => format!("{request} {args}"),
-        None => request.to_string(),
+    match request.arguments.get(argument::ARGS) {
+        Some(args) if request.args().is_some_and(|args| !args.is_empty()) => format!("{request} {args}"),
+        _ => request.to_string(),
     }
 }
 

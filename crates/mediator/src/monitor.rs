@@ -225,7 +225,6 @@ impl Mediator {
     pub fn read_so_far(&self, id: TaskId) -> Vec<String> {
         let Some(task) = self.task(id) else { return Vec::new() };
         let (label, origins) = task.state().label();
-        let tags = label.confidential.iter().chain(&label.influence);
         let told = |tag: &bailiwick_model::Tag| match origins.get(tag) {
             Some(origin) => format!(
                 "`{tag}` ({}, {}, {})",
@@ -235,7 +234,7 @@ impl Mediator {
             ),
             None => format!("`{tag}`"),
         };
-        tags.map(told).collect()
+        label.tags().map(told).collect()
     }
 
     /// Puts rules in the place of a task's, which are the same but know something else of people. What is being decided

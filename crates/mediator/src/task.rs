@@ -237,8 +237,8 @@ impl State {
         if !new.is_empty() {
             self.label = Arc::new(bailiwick_flow::join(&self.label, &new));
             if let Some(origin) = origin {
-                let tags = new.confidential.iter().chain(&new.influence);
-                Arc::make_mut(&mut self.origins).extend(tags.map(|tag| (tag.clone(), origin.clone())));
+                let origins = new.tags().map(|tag| (tag.clone(), origin.clone()));
+                Arc::make_mut(&mut self.origins).extend(origins);
             }
             self.moved();
         }

@@ -1,4 +1,4 @@
-//! Labels: the tags on a thing. Joining and comparing them is `flow`'s.
+//! Labels: the tags on a thing, and those on a thing made from two. Comparing them is `flow`'s.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -56,5 +56,20 @@ impl Label {
     /// True when nothing is known against the data.
     pub fn is_empty(&self) -> bool {
         self.confidential.is_empty() && self.influence.is_empty()
+    }
+
+    /// All its tags, those of confidentiality first.
+    pub fn tags(&self) -> impl Iterator<Item = &Tag> {
+        self.confidential.iter().chain(&self.influence)
+    }
+
+    /// What is known of a thing made from two others: all that is known of either.
+    #[must_use]
+    pub fn joined(&self, other: &Self) -> Self {
+        let both = |a: &BTreeSet<Tag>, b: &BTreeSet<Tag>| a.union(b).cloned().collect();
+        Self {
+            confidential: both(&self.confidential, &other.confidential),
+            influence: both(&self.influence, &other.influence),
+        }
     }
 }

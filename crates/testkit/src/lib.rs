@@ -22,6 +22,7 @@ mod registries;
 mod root;
 mod scripted_model;
 mod skip;
+mod tool_server;
 mod user;
 mod web;
 
@@ -35,5 +36,6 @@ pub use registries::registries;
 pub use root::Root;
 pub use scripted_model::{ModelRequest, ScriptedModel, Turn};
 pub use skip::skip;
+pub use tool_server::tool_server;
 pub use user::{ORDINARY_UID, is_root, ordinary};
 pub use web::{Answer, Heard};

@@ -27,6 +27,11 @@ pub enum Kind {
     Template,
 }
 
+impl Kind {
+    /// All of them, in the order in which they are told.
+    pub const ALL: [Self; 3] = [Self::Tool, Self::Prompt, Self::Template];
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -34,14 +34,6 @@ pub(crate) struct Given {
     pub(crate) label: Label,
 }
 
-/// All tags of both.
-pub(crate) fn joined(one: &Label, other: &Label) -> Label {
-    Label {
-        confidential: one.confidential.union(&other.confidential).cloned().collect(),
-        influence: one.influence.union(&other.influence).cloned().collect(),
-    }
-}
-
 struct Kept {
     given: Arc<Given>,
     /// Which of them.
@@ -106,7 +98,7 @@ impl Handles {
     pub(crate) fn label_of<'a>(&self, names: impl Iterator<Item = &'a String>) -> Label {
         let state = self.lock();
         let kept = names.filter_map(|name| state.kept.get(name));
-        kept.fold(Label::default(), |sum, kept| joined(&sum, &kept.given.label))
+        kept.fold(Label::default(), |sum, kept| sum.joined(&kept.given.label))
     }
 
     /// The value behind a name, and with what it was given out.

@@ -52,9 +52,6 @@ impl Pinned {
     }
 }
 
-/// All kinds, in the order in which they are told.
-const KINDS: [Kind; 3] = [Kind::Tool, Kind::Prompt, Kind::Template];
-
 /// One accepted tool, prompt or template.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,6 +108,33 @@ impl Offered {
     }
 }
 
+impl Offered {
+    /// Takes one definition more: among what can be accepted, or among what never can. Two of one name are none.
+    pub(crate) fn take(&mut self, kind: Kind, definition: Definition) {
+        let name = definition.key(kind).to_owned();
+        let (all, withheld, called) = match kind {
+            Kind::Tool => (&mut self.tools, &mut self.withheld, name.clone()),
+            Kind::Prompt => (&mut self.prompts, &mut self.withheld_others, format!("{kind} {name}")),
+            Kind::Template => (&mut self.templates, &mut self.withheld_others, format!("{kind} {name}")),
+        };
+        let twice = all.contains_key(&name) || withheld.contains_key(&called);
+        let fault = match definition.check(kind) {
+            _ if twice => Some(format!("two of its {kind}s have this name")),
+            Ok(()) => None,
+            Err(fault) => Some(fault.to_string()),
+        };
+        match fault {
+            None => {
+                all.insert(name, definition);
+            }
+            Some(why) => {
+                all.remove(&name);
+                withheld.insert(called, why);
+            }
+        }
+    }
+}
+
 /// One difference between what was accepted and what is offered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
@@ -162,7 +186,7 @@ impl Lock {
         }
         let file: File = serde_json::from_value(value).map_err(malformed)?;
         for (server, pinned) in &file.servers {
-            let all = KINDS
+            let all = Kind::ALL
                 .iter()
                 .flat_map(|kind| pinned.of(*kind).iter().map(|pin| (*kind, pin)));
             for (kind, (name, pin)) in all {
@@ -236,7 +260,7 @@ impl Lock {
                 new: offered.instructions.clone(),
             });
         }
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let (old, new) = (pinned.of(kind), offered.of(kind));
             let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
             for name in names {

@@ -10,7 +10,7 @@ use bailiwick_model::{Label, Obligation, ToolDuty};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
-use crate::handles::{Given, Handles, joined, summary};
+use crate::handles::{Given, Handles, summary};
 use crate::limits;
 use crate::places::Place;
 
@@ -54,7 +54,7 @@ impl Duties {
                 ToolDuty::Redact { paths } => duties.redact.extend(places(paths)?),
                 ToolDuty::Present { paths } => duties.handles.extend(places(paths)?),
                 ToolDuty::Reveal { paths } => duties.reveal.extend(places(paths)?),
-                ToolDuty::Label { label } => duties.label = joined(&duties.label, label),
+                ToolDuty::Label { label } => duties.label = duties.label.joined(label),
                 ToolDuty::Cap { rows, bytes } => {
                     duties.rows = least(duties.rows, *rows);
                     duties.bytes = least(duties.bytes, *bytes);

@@ -75,39 +75,14 @@ async fn more(connection: &Connection, offered: &mut Offered) {
         .unwrap_or_default();
     if capabilities.prompts.is_some() {
         for prompt in offers::prompts_of(connection).await {
-            sort_in(Kind::Prompt, Definition::of(&prompt), offered);
+            offered.take(Kind::Prompt, Definition::of(&prompt));
         }
     }
     if capabilities.resources.is_some() {
         let resources = offers::resources_of(connection).await;
         offered.resources = resources.into_iter().map(|resource| resource.uri).collect();
         for template in offers::templates_of(connection).await {
-            sort_in(Kind::Template, Definition::of(&template), offered);
-        }
-    }
-}
-
-/// Puts a definition where it belongs: among what can be accepted, or among what never can.
-fn sort_in(kind: Kind, definition: Definition, offered: &mut Offered) {
-    let (name, label) = (
-        definition.key(kind).to_owned(),
-        format!("{kind} {}", definition.key(kind)),
-    );
-    let (prompts, templates) = (&mut offered.prompts, &mut offered.templates);
-    let all = if kind == Kind::Prompt { prompts } else { templates };
-    let twice = all.contains_key(&name) || offered.withheld_others.contains_key(&label);
-    let fault = match definition.check(kind) {
-        _ if twice => Some(format!("two of this name ({kind})")),
-        Ok(()) => None,
-        Err(fault) => Some(fault.to_string()),
-    };
-    match fault {
-        None => {
-            all.insert(name, definition);
-        }
-        Some(why) => {
-            all.remove(&name);
-            offered.withheld_others.insert(label, why);
+            offered.take(Kind::Template, Definition::of(&template));
         }
     }
 }

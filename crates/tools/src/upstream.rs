@@ -582,7 +582,6 @@ pub(crate) async fn offered_by(peer: &Peer<RoleClient>) -> Result<Offered, Strin
         let listed = peer.list_tools(Some(page)).await.map_err(|fault| failed(&fault))?;
         for tool in &listed.tools {
             let definition = Definition::of(tool);
-            let name = definition.name().to_owned();
             if offered.tools.len() >= limits::OFFERED {
                 return Err(format!("it offers more than {} tools", limits::OFFERED));
             }
@@ -590,21 +589,7 @@ pub(crate) async fn offered_by(peer: &Peer<RoleClient>) -> Result<Offered, Strin
             if bytes > limits::LISTED {
                 return Err(format!("its definitions have more than {} bytes", limits::LISTED));
             }
-            let twice = offered.tools.contains_key(&name) || offered.withheld.contains_key(&name);
-            let fault = match definition.check(Kind::Tool) {
-                _ if twice => Some("two of its tools have this name".to_owned()),
-                Ok(()) => None,
-                Err(fault) => Some(fault.to_string()),
-            };
-            match fault {
-                None => {
-                    offered.tools.insert(name, definition);
-                }
-                Some(why) => {
-                    offered.tools.remove(&name);
-                    offered.withheld.insert(name, why);
-                }
-            }
+            offered.take(Kind::Tool, definition);
         }
         cursor = listed.next_cursor.filter(|cursor| !cursor.is_empty());
         if cursor.is_none() {

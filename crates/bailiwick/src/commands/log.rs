@@ -208,8 +208,7 @@ pub fn sentence(event: &Event) -> String {
         }
         Event::Told { question, words } => format!("the agent says about question {question}: \"{words}\""),
         Event::Raised { id, label } => {
-            let tags = label.confidential.iter().chain(&label.influence);
-            let tags: Vec<String> = tags.map(ToString::to_string).collect();
+            let tags: Vec<String> = label.tags().map(ToString::to_string).collect();
             format!("has read what is tagged {} ({id})", tags.join(", "))
         }
         Event::Settled { id, done: true, note } => format!("done ({id}) {note}"),

@@ -115,8 +115,7 @@ fn list(context: &Context, policy: &Policy, json: bool) -> Done {
     }
     for server in servers {
         tellln!("{}  {}", server.name, visible(&program(server)));
-        let kinds = [Kind::Tool, Kind::Prompt, Kind::Template];
-        let all = kinds.map(|kind| accepted(server, kind).into_iter().map(move |one| (kind, one)));
+        let all = Kind::ALL.map(|kind| accepted(server, kind).into_iter().map(move |one| (kind, one)));
         let all: Vec<_> = all.into_iter().flatten().collect();
         for (kind, (name, shown)) in &all {
             let note = if *shown {

@@ -134,6 +134,9 @@ fn choosing_of(choosing: bailiwick_policy::Choosing) -> bailiwick_tools::Choosin
 /// What was accepted of the servers that the rules name, each from the file beside the rules that name it.
 pub fn pinned(context: &Context, policy: &Policy) -> Result<Lock, LockFault> {
     let mut all = Lock::default();
+    if policy.settings().servers.is_empty() {
+        return Ok(all);
+    }
     let project = Lock::read(context.lock_text(Layer::Context))?;
     let person = Lock::read(context.lock_text(Layer::Person))?;
     for server in &policy.settings().servers {
@@ -187,10 +190,9 @@ fn limits_of(server: &Server) -> ServerLimits {
 }
 
 impl Master {
-    /// Starts the tool gate of the task behind this door.
-    pub fn serve(self, daemon: &Arc<Daemon>, door: &OwnedFd, token: String) -> std::io::Result<Serving> {
-        let pinned = pinned(&self.context, &self.policy).map_err(std::io::Error::other)?;
-        let config = config(self.task, &self.policy, &pinned, token);
+    /// Starts the tool gate of the task behind this door, with what was accepted of its servers.
+    pub fn serve(self, daemon: &Arc<Daemon>, door: &OwnedFd, token: String, pinned: &Lock) -> std::io::Result<Serving> {
+        let config = config(self.task, &self.policy, pinned, token);
         let task = self.task;
         let (gate, control) = ToolGate::spawn(&daemon.spares.own_program(), &config, Some(door))?;
         let desk = self.desk(daemon, &control)?;

@@ -568,6 +568,7 @@ fn begin(
     // All of them must be free, also those that the agent itself will take.
     drop(publish::listen(&published)?);
     let ports = publish::listen(&joined)?;
+    let pinned = servers::pinned(context, policy);
     let planned = Planned {
         level,
         asked: asked.iter().map(|asked| asked.tree.clone()).collect(),
@@ -590,7 +591,7 @@ fn begin(
             .chain(cannot_ask(level, &unasked))
             .chain(secrets.warnings)
             .collect(),
-        ..planned(daemon, row.id, context, policy, &granted)
+        ..planned(daemon, row.id, context, policy, &granted, pinned.as_ref().ok())
     };
     orderer.hears(planned).map_err(gone)?;
     let io = |what: &'static str| move |e: std::io::Error| fault(Code::Fault, what, e, "");
@@ -684,7 +685,7 @@ fn begin(
                     order: order.clone(),
                     level,
                 };
-                master.serve(daemon, &door, token)
+                master.serve(daemon, &door, token, &pinned.map_err(std::io::Error::other)?)
             });
             Ok((ports, line, tools.transpose()?))
         });

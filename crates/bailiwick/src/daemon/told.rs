@@ -10,6 +10,7 @@ use bailiwick_model::{
     AbsPath, HostPattern, Layer, Level, Obligation, ResourcePattern, TaskId, Verb, VerbPattern, Verdict,
 };
 use bailiwick_policy::{Broker, Diagnostic, Policy, Rule};
+use bailiwick_tools::{Lock, Pinned};
 
 use super::plan::Granted;
 use super::task::Handle;
@@ -65,7 +66,16 @@ pub fn tagged(daemon: &Daemon, task: TaskId) -> Vec<String> {
     tags.map(|tag| format!("what it may read is tagged {tag}")).collect()
 }
 
-pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy, granted: &[Granted]) -> Planned {
+/// What a task may do. `pinned` is what was accepted of its servers; none where that cannot be read, which whoever starts their
+/// gate says.
+pub fn planned(
+    daemon: &Daemon,
+    task: TaskId,
+    context: &Context,
+    policy: &Policy,
+    granted: &[Granted],
+    pinned: Option<&Lock>,
+) -> Planned {
     let of = |verb: &Verb| -> Vec<AbsPath> {
         granted
             .iter()
@@ -107,7 +117,7 @@ pub fn planned(daemon: &Daemon, task: TaskId, context: &Context, policy: &Policy
     network.sort();
     network.dedup();
     let (network, more_network) = listed(network);
-    let tools = tools_of(context, policy);
+    let tools = tools_of(pinned, policy);
     let mut sources: Vec<String> = policy.rules().iter().map(|rule| rule.origin.file.clone()).collect();
     sources.sort();
     sources.dedup();
@@ -255,18 +265,14 @@ fn told_of(policy: &Policy, broker: &Broker) -> String {
     )
 }
 
-/// The tools that some rule shows, of those that were accepted. A lock that cannot be read shows none; whoever starts the gate
-/// says so.
-fn tools_of(context: &Context, policy: &Policy) -> Vec<String> {
-    if policy.settings().servers.is_empty() {
-        return Vec::new();
-    }
-    let lock = super::servers::pinned(context, policy).unwrap_or_default();
-    let of = |(server, own): (&String, &bailiwick_tools::Pinned)| -> Vec<String> {
+/// The tools that some rule shows, of those that were accepted.
+fn tools_of(pinned: Option<&Lock>, policy: &Policy) -> Vec<String> {
+    let of = |(server, own): (&String, &Pinned)| -> Vec<String> {
         let shown = own.tools.keys().filter(|tool| policy.visible(server, tool));
         shown.map(|tool| format!("{server}/{tool}")).collect()
     };
-    lock.servers.iter().flat_map(of).take(LISTED).collect()
+    let servers = pinned.into_iter().flat_map(|lock| &lock.servers);
+    servers.flat_map(of).take(LISTED).collect()
 }
 
 /// The servers of these tools that have anything outside, each with what it has.

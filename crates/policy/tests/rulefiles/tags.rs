@@ -28,8 +28,7 @@ fn label(policy: &Policy, act: &str) -> Vec<String> {
 }
 
 fn of(label: &Label) -> Vec<String> {
-    let tags = label.confidential.iter().chain(&label.influence);
-    tags.map(ToString::to_string).collect()
+    label.tags().map(ToString::to_string).collect()
 }
 
 fn cleared(policy: &Policy, act: &str) -> Vec<String> {
