@@ -89,7 +89,7 @@ pub const PROMISES: [Promise; 14] = [
         lacks: &[
             (
                 Lack::Of(Part::Opens),
-                "a hidden file that is made or replaced from outside while the task runs can be read",
+                "a hidden file that is made or replaced from outside while the task runs can be read until it is covered, within a second",
             ),
             (
                 Lack::Of(Part::Root),

@@ -113,6 +113,135 @@ fn p9_a_remote_server_gets_its_login_at_the_gate_and_nobody_inside_has_it() {
     }
 }
 
+/// Runs at a folder of the home that is a context of its own.
+fn at(kit: &Bailiwick, folder: &str, words: &str) -> bailiwick_testkit::Done {
+    let folder = kit.home().join(folder);
+    kit.shell_outside(&format!("cd {} && exec {} {words}", folder.display(), kit.program()))
+}
+
+#[test]
+fn c060_a_server_is_called_with_the_login_of_its_own_context_or_not_at_all() {
+    for kit in kits() {
+        let root = Root::new();
+        let origin = Origin::over_tls(&root, &["mcp.test"], |heard| {
+            served(&heard.text(), heard.header("authorization"))
+        });
+        kit.write_home("root.pem", root.pem());
+        kit.write_home(
+            ".config/bailiwick/rules.toml",
+            "extends = [\"ceiling\"]\n[network]\nroots = [\"~/root.pem\"]\n",
+        );
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/babysitter/desk/agent.py");
+        let agent = std::fs::read_to_string(from).unwrap();
+        for who in ["ann", "bob"] {
+            kit.write_home(&format!("{who}/agent.py"), &agent);
+            kit.write_home(
+                &format!("{who}/calls.jsonl"),
+                "{\"tool\": \"tickets__find\", \"args\": {\"id\": 7}}\n",
+            );
+            kit.write_home(
+                &format!("{who}/bailiwick.toml"),
+                &format!(
+                    "extends = [\"coding\"]\n[network.hosts]\n\"mcp.test\" = \"127.0.0.1\"\n\
+                     [secret.tickets]\nfrom = \"file:~/.config/{who}\"\n\
+                     [[server]]\nname = \"tickets\"\nurl = \"https://mcp.test:{}/mcp\"\nsecret = \"tickets\"\n\
+                     [[tool]]\nname = \"tickets/find\"\nany = [\"id\"]\n",
+                    origin.port()
+                ),
+            );
+        }
+        // Both have signed in once, so that the tools are known.
+        kit.write_home(".config/ann", "real-login-of-ann-0815");
+        kit.write_home(".config/bob", "real-login-of-bob-0815");
+        kit.hand_over();
+        for who in ["ann", "bob"] {
+            at(&kit, who, "trust").ok();
+            at(&kit, who, "tools pin --yes").ok();
+        }
+        std::fs::remove_file(kit.home().join(".config/bob")).unwrap();
+        let logins = |since: usize| -> Vec<String> {
+            let heard = origin.requests();
+            let logins = heard
+                .iter()
+                .skip(since)
+                .map(|heard| heard.header("authorization").unwrap_or("nobody").to_owned());
+            logins.collect()
+        };
+        let begun = logins(0).len();
+        let call = "run -q -- python3 agent.py calls.jsonl";
+        let done = at(&kit, "ann", call).ok();
+        assert!(done.stdout.starts_with("ok ticket 7"), "{done:?}");
+        let anns = logins(begun);
+        assert!(
+            !anns.is_empty() && anns.iter().all(|login| login == "Bearer real-login-of-ann-0815"),
+            "{anns:?}"
+        );
+        // Bob has signed out: nobody's login is taken instead, and he is told what is missing.
+        let begun = logins(0).len();
+        let done = at(&kit, "bob", call).ok();
+        assert!(
+            done.stdout.starts_with("refused") && done.stdout.contains("tickets"),
+            "{done:?}"
+        );
+        assert!(
+            !logins(begun).iter().any(|login| login.contains("ann")),
+            "{:?}",
+            logins(begun)
+        );
+        // Nor with the number of Ann's session, at his own gate or at hers, nor with a login that he brings.
+        let out = kit.home().join("ann/told");
+        let line = format!(
+            "cd {} && {} run -q -- sh -c 'echo $BAILIWICK_TOOLS $BAILIWICK_TOOLS_TOKEN > told; until [ -e gone ]; do sleep 0.05; done'",
+            kit.home().join("ann").display(),
+            kit.program()
+        );
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| kit.shell_outside(&line));
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            let session = loop {
+                let text = std::fs::read_to_string(&out).unwrap_or_default();
+                if text.ends_with('\n') {
+                    break text.trim().to_owned();
+                }
+                assert!(std::time::Instant::now() < until, "her session never began");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            };
+            let (address, token) = session.split_once(' ').unwrap();
+            let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tickets__find","arguments":{"id":7}}}"#;
+            kit.write_home("bob/body.json", body);
+            let ask = "curl -s -m 5 -o /dev/null -w \"%{http_code} \" -H \"content-type: application/json\" \
+                       -H \"accept: application/json, text/event-stream\" -d @body.json";
+            let begun = logins(0).len();
+            let tries = format!(
+                "run -q -- sh -c '{ask} -H \"authorization: Bearer {token}\" {address}; {ask} -H \"authorization: Bearer {token}\" $BAILIWICK_TOOLS; \
+                 {ask} -H \"authorization: Bearer of-another-service\" $BAILIWICK_TOOLS; \
+                 {ask} -H \"authorization: Bearer $BAILIWICK_TOOLS_TOKEN\" $BAILIWICK_TOOLS; true'"
+            );
+            let done = at(&kit, "bob", &tries).ok();
+            let codes: Vec<&str> = done.stdout.split_whitespace().collect();
+            // His own number is taken, though it asks for a session first.
+            assert_eq!(codes, ["401", "401", "401", "400"], "{done:?}");
+            assert!(
+                !logins(begun).iter().any(|login| login.contains("real")),
+                "{:?}",
+                logins(begun)
+            );
+            std::fs::write(kit.home().join("ann/gone"), "").unwrap();
+            running.join().unwrap().ok();
+        });
+        // Ann signs out.
+        std::fs::remove_file(kit.home().join(".config/ann")).unwrap();
+        let begun = logins(0).len();
+        let done = at(&kit, "ann", call).ok();
+        assert!(done.stdout.starts_with("refused"), "{done:?}");
+        assert!(
+            !logins(begun).iter().any(|login| login.contains("real")),
+            "{:?}",
+            logins(begun)
+        );
+    }
+}
+
 #[test]
 fn p8_a_person_is_told_what_was_done_where_rules_want_that() {
     let kit = Bailiwick::as_ordinary_user();

@@ -16,8 +16,8 @@ use seccompiler::{
 };
 
 use crate::syscalls::{
-    AGENT, ATTRIBUTES, CONNECTING, GATE, MEDDLING, NAMING, OLDER_NAMING, OLDER_WATCHED, OPENING, REFUSED, SHARED,
-    STARTING, SUPERVISOR, WATCHED,
+    AGENT, ATTRIBUTES, CONNECTING, GATE, LOOKOUT, MEDDLING, MOUNTING, NAMING, OLDER_NAMING, OLDER_WATCHED, OPENING,
+    REFUSED, SHARED, STARTING, SUPERVISOR, WATCHED,
 };
 use crate::table::{self, Answer};
 
@@ -169,6 +169,12 @@ impl Filters {
             .0
             .push(compile(looking_at_starts(), libc::EPERM).map_err(refused)?);
         Ok(filters)
+    }
+
+    /// The filters of a lookout: it looks and mounts.
+    pub(crate) fn lookout() -> Result<Self, LaunchFault> {
+        let mounting = MOUNTING.iter().map(|call| (*call, Answer::Allow));
+        Self::of(LOOKOUT, STARTING, &mounting.collect::<Vec<_>>())
     }
 
     /// `differently` are calls of the groups that have another answer than to be done.
@@ -443,6 +449,7 @@ mod tests {
             (Filters::watched_agent(JUDGED).unwrap(), 6),
             (Filters::gate().unwrap(), 3),
             (Filters::supervisor().unwrap(), 4),
+            (Filters::lookout().unwrap(), 3),
         ] {
             assert_eq!(filters.0.len(), count);
             assert!(filters.0.iter().all(|program| program.len() < 4096));

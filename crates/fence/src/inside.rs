@@ -22,10 +22,7 @@ use rustix::process::{
 };
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
-};
+use rustix::thread::CapabilitySet;
 
 use crate::ask::Mount;
 use crate::channel::Channel;
@@ -33,6 +30,7 @@ use crate::children::Children;
 use crate::fault::{Says, failed};
 use crate::filter::Filters;
 use crate::floor::Floor;
+use crate::lookout::Watch;
 use crate::order::{Hear, Say};
 use crate::root::Root;
 use crate::serve::Readings;
@@ -40,7 +38,7 @@ use crate::supervise::scope::{Scope, Seen};
 use crate::supervise::{Charge, Supervisor};
 use crate::sys::{self, Fork};
 use crate::trees::Trees;
-use crate::{errand, limits, masks, network, program, search};
+use crate::{capabilities, errand, limits, lookout, masks, network, program, search};
 
 /// Where shared memory with a name lies.
 const MEMORY: &str = "/dev/shm";
@@ -69,6 +67,8 @@ pub(crate) struct Orders<'a> {
     pub landlock: i32,
     /// True when a control group limits the fence.
     pub grouped: bool,
+    /// True where somebody looks out for protected names that come later.
+    pub looked_out: bool,
     /// The process that the fence ends with.
     pub launcher: Pid,
 }
@@ -128,6 +128,11 @@ fn build(mut orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFa
     orders.contents.clear();
     let mut found = search::search(root.top(), &trees, &plan.protected)?;
     let protected = masks::lay(&root, &trees, &mut found)?;
+    // A strict fence looks at each name when it is opened.
+    let watch = (!plan.strict).then(|| Watch::over(&trees, &plan.protected)).flatten();
+    let open = watch
+        .as_ref()
+        .and_then(|_| not_looked_out(orders.looked_out, found.folders));
     root.enter()?;
     let handover = plan.handover.as_ref().map(errand::folder).transpose()?;
     let floor = Floor::of(plan, &trees, orders.landlock)?;
@@ -154,6 +159,7 @@ fn build(mut orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFa
             .iter()
             .cloned()
             .chain(found.sockets_covered())
+            .chain(open)
             .chain(found.warnings)
             .chain(served.warnings)
             .collect(),
@@ -193,15 +199,32 @@ fn build(mut orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFa
         listeners: served.sockets.len(),
         terminal: stdio.master.is_some(),
     };
-    launcher
-        .send(&started, &along)
-        .or_say(|| "cannot tell the launcher".into())?;
+    let say = || "cannot tell the launcher".to_owned();
+    launcher.send(&started, &along).or_say(say)?;
+    if let Some(watch) = watch {
+        launcher
+            .send(&Hear::Shown { watch: Box::new(watch) }, &[])
+            .or_say(say)?;
+    }
     Ok(Program {
         pid,
         ended,
         children,
         handover,
     })
+}
+
+/// What of the protected names that come later stays open, where something does.
+fn not_looked_out(looked_out: bool, folders: usize) -> Option<String> {
+    let limit = lookout::limit();
+    let why = match looked_out {
+        true if folders <= limit => return None,
+        true => format!("{folders} folders lie there, and {limit} can be watched (fs.inotify.max_user_watches)"),
+        false => "it cannot be watched for here".to_owned(),
+    };
+    Some(format!(
+        "a hidden file that is made or replaced from outside while the task runs can be read: {why}; `strict = true` under [fence] hides it"
+    ))
 }
 
 /// What the supervisor of a fence with mounts goes by: they hold what is there, it what comes to be.
@@ -327,33 +350,7 @@ impl Ends {
 
 /// Gives up every capability, for good, for this process and all that it starts.
 fn drop_privileges() -> Result<(), LaunchFault> {
-    let drop_all = || -> rustix::io::Result<()> {
-        clear_ambient_capability_set()?;
-        for bit in CapabilitySet::all().iter() {
-            match remove_capability_from_bounding_set(bit) {
-                // The kernel is older than the capability.
-                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        set_capabilities_secure_bits(
-            CapabilitiesSecureBits::NO_ROOT
-                | CapabilitiesSecureBits::NO_ROOT_LOCKED
-                | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
-                | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
-                | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED,
-        )?;
-        let none = CapabilitySet::empty();
-        let sets = CapabilitySets {
-            effective: none,
-            permitted: none,
-            inheritable: none,
-        };
-        set_capabilities(None, sets)?;
-        set_no_new_privs(true)?;
-        set_dumpable_behavior(DumpableBehavior::NotDumpable)
-    };
-    drop_all().or_say(|| "cannot give up privileges".into())
+    capabilities::keep(CapabilitySet::empty()).or_say(|| "cannot give up privileges".into())
 }
 
 /// How the program begins, besides its floor.

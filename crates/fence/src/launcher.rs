@@ -149,7 +149,7 @@ impl Launcher {
                 })
             }
             Some(Hear::Fault { fault }) => Err(fault),
-            Some(Hear::Exited { .. } | Hear::Done { .. } | Hear::Mounts) | None => {
+            Some(Hear::Exited { .. } | Hear::Done { .. } | Hear::Mounts | Hear::Shown { .. }) | None => {
                 Err(failed("cannot start the program", "its launcher ended"))
             }
         }
@@ -204,7 +204,7 @@ impl Running {
                     };
                     self.errands.answer(call, failed.map_or(Ok(along), Err));
                 }
-                Ok(Some(Hear::Started { .. } | Hear::Mounts | Hear::Fault { .. })) => {}
+                Ok(Some(Hear::Started { .. } | Hear::Mounts | Hear::Shown { .. } | Hear::Fault { .. })) => {}
                 Ok(None) | Err(_) => self.status = Some(137),
             }
         }

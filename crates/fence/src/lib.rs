@@ -12,6 +12,7 @@
 
 mod ask;
 mod brokered;
+mod capabilities;
 mod channel;
 mod children;
 mod clear;
@@ -27,7 +28,9 @@ mod identity;
 mod inside;
 mod launcher;
 mod limits;
+mod lookout;
 mod masks;
+mod mounts;
 mod network;
 mod order;
 mod process;
@@ -43,6 +46,7 @@ mod syscalls;
 mod table;
 mod top;
 mod trees;
+mod wanted;
 
 pub use brokered::{Outcome, Wanted};
 pub use channel::Channel;

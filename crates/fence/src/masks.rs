@@ -4,7 +4,7 @@
 //! Promises: P5, P13. A cover has mode 000 and lies on a read-only file system: it can be neither read nor opened up.
 //! A mount stays with its folder entry, so renaming a folder above a covered place uncovers nothing now; the folders that
 //! a pattern names keep their names, so that it finds the place again at the next start.
-//! Not here: what is to be protected (`search`).
+//! Not here: what is to be protected (`search`), and what comes later (`lookout`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use bailiwick_gate::{BindMode, LaunchFault, Protection};
 use rustix::io::Errno;
 
 use crate::fault::{Says, cause, failed};
+use crate::mounts;
 use crate::root::Root;
 use crate::search::{Found, unprotected_name};
 use crate::trees::Trees;
@@ -29,7 +30,7 @@ pub(crate) fn lay(root: &Root, trees: &Trees, found: &mut Found) -> Result<u64, 
     for folder in pins {
         let say = || format!("cannot pin `/{}`", folder.display());
         let place = root.exact(&folder).or_say(say)?;
-        root.pin(&place, false).or_say(say)?;
+        mounts::pin(&place, false).or_say(say)?;
     }
     let mut count: u64 = 0;
     // In the order of their paths: what holds comes before what is held.
@@ -43,7 +44,7 @@ pub(crate) fn lay(root: &Root, trees: &Trees, found: &mut Found) -> Result<u64, 
         };
         match place.protection {
             Protection::Hide => root.cover(&here).or_say(say)?,
-            Protection::Guard | Protection::GuardFile if place.writable => root.pin(&here, true).or_say(say)?,
+            Protection::Guard | Protection::GuardFile if place.writable => mounts::pin(&here, true).or_say(say)?,
             Protection::Guard | Protection::GuardFile => {}
         }
         count = count.saturating_add(1);
@@ -61,7 +62,7 @@ fn name_of_link(root: &Root, at: &Path, end: &Path, protection: Protection) -> s
     let link = root.exact(at)?;
     match protection {
         Protection::Hide => Ok(root.cover(&link)?),
-        Protection::Guard | Protection::GuardFile => root.stand_in(&root.exact(end)?, &link),
+        Protection::Guard | Protection::GuardFile => mounts::stand_in(&root.exact(end)?, &link),
     }
 }
 

@@ -10,6 +10,7 @@ use bailiwick_model::{AbsPath, Level};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::failed;
+use crate::lookout::Watch;
 
 /// Most sockets that may be asked for: they are handed over in one message, beside a terminal.
 const MAX_LISTEN: usize = 64;
@@ -88,6 +89,11 @@ pub(crate) enum Hear {
     /// The fence's mounts come along: whoever holds them takes them down, and no process of the fence need wait for that
     /// when it ends.
     Mounts,
+    /// What is shown, and what is protected there: it is looked out for what comes later.
+    Shown {
+        /// The folders and the patterns.
+        watch: Box<Watch>,
+    },
     /// Nothing runs.
     Fault {
         /// Why.
@@ -140,7 +146,7 @@ impl Hear {
             } => listeners.saturating_add(usize::from(*terminal)),
             Self::Done { descriptor, .. } => usize::from(*descriptor),
             Self::Mounts => 1,
-            Self::Fault { .. } | Self::Exited { .. } => 0,
+            Self::Shown { .. } | Self::Fault { .. } | Self::Exited { .. } => 0,
         }
     }
 }

@@ -15,14 +15,14 @@ use bailiwick_model::AbsPath;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, mkdirat, openat, sendfile, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
+    FsMountFlags, MountAttrFlags, MountPropagationFlags, UnmountFlags, fsconfig_set_flag, fsmount, mount_change,
     unmount,
 };
 use rustix::process::{fchdir, pivot_root};
 
 use crate::ask::Mount;
 use crate::fault::{Says, failed, hint};
+use crate::mounts::{attach, attach_on, clone_of, fresh};
 use crate::order::MAX_CONTENT;
 use crate::sys;
 use crate::top::Top;
@@ -408,23 +408,6 @@ impl Root {
         attach_on(&clone_of(cover, "")?, place)
     }
 
-    /// Mounts a file or folder on itself: read-only, or as it is so that it cannot be renamed.
-    pub(crate) fn pin(&self, place: &OwnedFd, read_only: bool) -> std::io::Result<()> {
-        let copy = clone_of(place, "")?;
-        if read_only {
-            sys::add_mount_flags(&copy, MountAttrFlags::MOUNT_ATTR_RDONLY, true)?;
-        }
-        Ok(attach_on(&copy, place)?)
-    }
-
-    /// Puts a file, read-only, in the place of a link that leads to it, so that the link cannot be replaced. Older
-    /// kernels refuse to mount on links.
-    pub(crate) fn stand_in(&self, file: &OwnedFd, link: &OwnedFd) -> std::io::Result<()> {
-        let copy = clone_of(file, "")?;
-        sys::add_mount_flags(&copy, MountAttrFlags::MOUNT_ATTR_RDONLY, true)?;
-        Ok(attach_on(&copy, link)?)
-    }
-
     /// Closes the building site, makes the root read-only and enters it. What was the root before is gone.
     pub(crate) fn enter(self) -> Result<(), LaunchFault> {
         let say = || "cannot enter the fence's root".to_owned();
@@ -445,18 +428,6 @@ fn made_or_there(made: rustix::io::Result<()>) -> rustix::io::Result<()> {
     }
 }
 
-fn fresh(kind: &str, settings: &[(&str, Option<&str>)]) -> rustix::io::Result<OwnedFd> {
-    let made = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-    for (name, value) in settings {
-        match value {
-            Some(value) => fsconfig_set_string(made.as_fd(), *name, *value)?,
-            None => fsconfig_set_flag(made.as_fd(), *name)?,
-        }
-    }
-    fsconfig_create(made.as_fd())?;
-    Ok(made)
-}
-
 /// An empty folder in memory, not mounted anywhere yet.
 fn memory_folder(mode: &str, flags: MountAttrFlags) -> rustix::io::Result<OwnedFd> {
     let made = fresh("tmpfs", &[("mode", Some(mode))])?;
@@ -473,24 +444,6 @@ fn bounded(memory: Option<u64>) -> rustix::io::Result<OwnedFd> {
     settings.extend(size.as_deref().map(|size| ("size", Some(size))));
     settings.extend(files.as_deref().map(|files| ("nr_inodes", Some(files))));
     fsmount(&fresh("tmpfs", &settings)?, FsMountFlags::FSMOUNT_CLOEXEC, QUIET)
-}
-
-fn clone_of(folder: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-    open_tree(folder, path, flags)
-}
-
-fn attach(mount: &OwnedFd, folder: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<()> {
-    move_mount(mount, c"", folder, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-}
-
-fn attach_on(mount: &OwnedFd, place: &OwnedFd) -> rustix::io::Result<()> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(mount, c"", place, c"", flags)
 }
 
 /// What a new file is to hold.

@@ -2,10 +2,9 @@
 //!
 //! Promises: P5 (the object counts: other names of a protected file are found by its inode, a link is followed to what
 //! it names inside), P13. Trust: the folders are an agent's of yesterday; nothing here follows a link while it walks.
-//! What does not exist yet cannot be found: the powerbox's task, said so in `docs/design/fence.md`.
-//! Not here: covering and pinning (`masks`).
+//! Not here: what patterns ask for (`wanted`), covering and pinning (`masks`), what comes later (`lookout`).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, OsStr};
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
@@ -16,14 +15,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use bailiwick_gate::{BindMode, LaunchFault, Protected, Protection};
-use bailiwick_model::{AbsPath, Code, PathPattern};
+use bailiwick_model::{AbsPath, Code};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat, statat};
 use rustix::io::Errno;
 
 use crate::fault::{cause, failed};
-use crate::sieve::{Ends, fits};
-use crate::top::Top;
+use crate::top::{Top, inside};
 use crate::trees::{Tree, Trees};
+use crate::wanted::{Asked, Match, Seen, Wanted};
 
 /// Most places that can be protected: each is a mount.
 const MAX_FOUND: usize = 20_000;
@@ -58,6 +57,8 @@ pub(crate) struct Found {
     pub named: BTreeSet<PathBuf>,
     /// Sockets of the machine in the trees, which are hidden.
     pub sockets: usize,
+    /// How many folders were walked.
+    pub folders: usize,
     /// What the person should know.
     pub warnings: Vec<String>,
 }
@@ -91,6 +92,7 @@ pub(crate) fn search(top: &Top, trees: &Trees, protected: &[Protected]) -> Resul
         walk.tree(tree, wanted)?;
     }
     walk.share()?;
+    walk.found.folders = walk.walked;
     walk.linked_places(trees)?;
     if !walk.twins.is_empty() {
         let none = |tree| Wanted::nothing(tree, &targets);
@@ -101,177 +103,9 @@ pub(crate) fn search(top: &Top, trees: &Trees, protected: &[Protected]) -> Resul
     Ok(walk.found)
 }
 
-fn inside(path: &AbsPath) -> PathBuf {
-    let path = path.to_path_buf();
-    path.strip_prefix("/").map(Path::to_path_buf).unwrap_or(path)
-}
-
-/// A protected pattern, and what is asked of it for every tree.
-struct Asked<'a> {
-    one: &'a Protected,
-    anchor: AbsPath,
-    /// The last step.
-    last: &'a str,
-    /// True when it may match in every folder below its anchor.
-    deep: bool,
-}
-
-impl<'a> Asked<'a> {
-    fn of(one: &'a Protected) -> Self {
-        let anchor = one.pattern.anchor();
-        let text = one.pattern.as_str();
-        let rest = text.get(anchor.as_str().trim_end_matches('/').len()..);
-        Self {
-            one,
-            last: text.rsplit('/').next().unwrap_or("*"),
-            deep: rest.is_some_and(|rest| rest.starts_with("/**/")),
-            anchor,
-        }
-    }
-}
-
-/// The patterns that can match in one tree, by the last name they ask for.
-#[derive(Default)]
-struct Wanted<'a> {
-    named: HashMap<&'a [u8], Vec<&'a Protected>>,
-    globs: Vec<(&'a str, &'a Protected)>,
-    /// True when some pattern reaches every folder of the tree.
-    everywhere: bool,
-    all: Vec<&'a Protected>,
-    ends: Ends,
-    /// What of the other trees lies in this one, by its path there.
-    inner: HashSet<PathBuf>,
-}
-
-impl<'a> Wanted<'a> {
-    /// No pattern.
-    fn nothing(tree: &Tree, targets: &[&AbsPath]) -> Self {
-        let top = inside(&tree.target);
-        let below = targets
-            .iter()
-            .filter(|target| tree.target.holds(target) && ***target != tree.target);
-        let below = below.filter_map(|target| inside(target).strip_prefix(&top).map(Path::to_path_buf).ok());
-        Self {
-            inner: below.collect(),
-            ..Self::default()
-        }
-    }
-
-    fn of(tree: &Tree, asked: &[Asked<'a>], targets: &[&AbsPath]) -> Self {
-        let mut wanted = Self::nothing(tree, targets);
-        for asked in asked {
-            let (one, anchor) = (asked.one, &asked.anchor);
-            if tree.mode == BindMode::Read && one.protection != Protection::Hide {
-                continue;
-            }
-            let (above, below) = (
-                [&tree.source, &tree.target].map(|root| anchor.holds(root)),
-                [&tree.source, &tree.target].map(|root| root.holds(anchor)),
-            );
-            if !above.contains(&true) && !below.contains(&true) {
-                continue;
-            }
-            if !tree.personal && !below.contains(&true) {
-                // The system's own trees, and a context's, are searched for places that are named there, not for names at large.
-                continue;
-            }
-            wanted.everywhere |= asked.deep && above.contains(&true);
-            wanted.all.push(one);
-            wanted.ends.add(asked.last.as_bytes());
-            match one.pattern.last_literal() {
-                Some(name) => wanted.named.entry(name.as_bytes()).or_default().push(one),
-                None => wanted.globs.push((asked.last, one)),
-            }
-        }
-        wanted
-    }
-
-    /// The patterns whose last step could be this name.
-    fn candidates<'b>(&'b self, name: &'b [u8]) -> impl Iterator<Item = &'a Protected> + use<'a, 'b> {
-        let could_be = self.ends.could_be(name);
-        let named = self.named.get(name).filter(|_| could_be);
-        let globs = if could_be { self.globs.as_slice() } else { &[] };
-        named.into_iter().flatten().copied().chain(
-            globs
-                .iter()
-                .filter(|(glob, _)| fits(glob.as_bytes(), name))
-                .map(|(_, one)| *one),
-        )
-    }
-
-    /// True where another tree is seen at this place of the tree.
-    fn is_other(&self, below: &Path) -> bool {
-        !self.inner.is_empty() && self.inner.contains(below)
-    }
-
-    fn reaches_into(&self, seen: &Seen) -> bool {
-        self.everywhere
-            || self
-                .all
-                .iter()
-                .any(|one| seen.any(|path| one.pattern.reaches_into(path)))
-    }
-}
-
 /// Nobody of the fence can list it either, or it has just gone.
 fn is_closed_or_gone(errno: Errno) -> bool {
     matches!(errno, Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
-}
-
-/// A path as rules name it: where it lies outside, and where it is seen inside.
-struct Seen {
-    outside: Option<AbsPath>,
-    inside: Option<AbsPath>,
-}
-
-impl Seen {
-    fn of(tree: &Tree, below: &Path) -> Self {
-        let outside = tree.source.join(below).ok();
-        let inside = if tree.source == tree.target {
-            None
-        } else {
-            tree.target.join(below).ok()
-        };
-        Self { outside, inside }
-    }
-
-    fn any(&self, matches: impl Fn(&AbsPath) -> bool) -> bool {
-        [&self.outside, &self.inside].into_iter().flatten().any(matches)
-    }
-
-    fn protection<'a>(&self, patterns: impl Iterator<Item = &'a Protected>) -> Option<Match> {
-        let mut found: Option<Match> = None;
-        for one in patterns {
-            for path in [&self.outside, &self.inside].into_iter().flatten() {
-                if one.pattern.matches(path) {
-                    let known = found.get_or_insert(Match {
-                        protection: one.protection,
-                        named: BTreeSet::new(),
-                    });
-                    known.protection = known.protection.max(one.protection);
-                    known.named.extend(named_above(&one.pattern, path));
-                }
-            }
-        }
-        found
-    }
-}
-
-/// What patterns say of one place.
-struct Match {
-    protection: Protection,
-    /// Which of the folders above it they name: 1 is the one that holds it.
-    named: BTreeSet<usize>,
-}
-
-/// Which folders above a place its pattern names, counted from the place: those before the first wildcard, and those
-/// after the last `**`.
-fn named_above(pattern: &PathPattern, path: &AbsPath) -> impl Iterator<Item = usize> {
-    let depth = path.segments().count();
-    let before = pattern.anchor().segments().count();
-    let steps = pattern.as_str().rsplit('/').filter(|step| !step.is_empty());
-    let after = steps.take_while(|step| *step != "**").count();
-    (1..depth).filter(move |above| *above < after || depth.saturating_sub(*above) <= before)
 }
 
 /// A folder that is left to whoever has time.
@@ -443,6 +277,7 @@ impl<'a> Walk<'a> {
         self.links.extend(other.links);
         self.twins.extend(other.twins);
         self.sockets = self.sockets.saturating_add(other.sockets);
+        self.walked = self.walked.saturating_add(other.walked);
         Ok(())
     }
 
@@ -752,23 +587,5 @@ impl<'a> Walk<'a> {
         }
         self.sockets = sockets;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn p5_a_pattern_names_the_folders_on_its_way() {
-        let named = |pattern: &str, path: &str| -> Vec<usize> {
-            let pattern = PathPattern::parse(pattern).unwrap();
-            named_above(&pattern, &AbsPath::new(path).unwrap()).collect()
-        };
-        assert_eq!(named("/h/.local/state/b", "/h/.local/state/b"), [1, 2, 3]);
-        assert_eq!(named("/h/certs/*.key", "/h/certs/a.key"), [1, 2]);
-        assert_eq!(named("/**/.env", "/h/p/.env"), [0usize; 0]);
-        assert_eq!(named("/**/.git/hooks", "/h/p/.git/hooks"), [1]);
-        assert_eq!(named("/h/p/**/.env", "/h/p/a/b/.env"), [3, 4]);
     }
 }

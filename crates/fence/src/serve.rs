@@ -56,7 +56,7 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
     let ahead = [false, true].map(|starts| Filters::agent(HeldCalls { strict: false, starts }));
     let own_filters = Filters::supervisor();
     let landlock = sys::landlock_version();
-    let spare = Spare::begin();
+    let mut spare = Spare::begin();
     let mut daemon = Channel::over(channel);
     let order = match daemon.receive::<Say>() {
         Ok(Some(Say::Order { protocol, plan })) => Ok((protocol, plan)),
@@ -105,7 +105,7 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
                 pipes,
                 [&filters, &own_filters?],
                 landlock,
-                spare.as_ref(),
+                spare.as_mut(),
             ),
             Level::Process => {
                 read_contents(&mut plan, handed)?;
@@ -114,12 +114,19 @@ pub fn run_launcher(channel: OwnedFd, readings: Readings) -> ExitCode {
         }
     };
     let fence = carry_out();
-    if let Some(spare) = spare {
-        spare.let_go();
-    }
     match fence {
-        Ok(fence) => fence.serve(&mut daemon),
+        Ok(mut fence) => {
+            match spare {
+                Some(spare) if fence.ahead => fence.spare = Some(spare),
+                Some(spare) => spare.let_go(),
+                None => {}
+            }
+            fence.serve(&mut daemon)
+        }
         Err(fault) => {
+            if let Some(spare) = spare {
+                spare.let_go();
+            }
             let _ = daemon.send(&Hear::Fault { fault }, &[]);
             ExitCode::FAILURE
         }
@@ -162,6 +169,10 @@ struct Fence {
     files: Option<Watch>,
     /// What was mounted in the fence. It is taken down with this process, when the daemon knows that the fence has ended.
     mounts: Option<OwnedFd>,
+    /// True where it has entered namespaces that were made ahead.
+    ahead: bool,
+    /// Who made them, and looks out now.
+    spare: Option<Spare>,
 }
 
 impl Fence {
@@ -172,7 +183,7 @@ impl Fence {
         pipes: Vec<OwnedFd>,
         filters: [&Filters; 2],
         landlock: i32,
-        spare: Option<&Spare>,
+        spare: Option<&mut Spare>,
     ) -> Result<Self, LaunchFault> {
         let say = || "cannot start a process".to_owned();
         let (mine, theirs) = Channel::pair().or_say(say)?;
@@ -181,7 +192,7 @@ impl Fence {
         let asking = files.zip(beating);
         let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).or_say(say)?;
         let group = Group::make(&plan.limits);
-        let spare = spare.filter(|spare| spare.fits(&plan.identity));
+        let spare = spare.and_then(|spare| spare.fits(&plan.identity).then_some(spare));
         let launcher = rustix::process::getpid();
         let builder = match sys::fork().or_say(say)? {
             Fork::Parent(builder) => builder,
@@ -199,6 +210,7 @@ impl Fence {
                     own_filters: filters[1],
                     landlock,
                     grouped: group.is_some(),
+                    looked_out: spare.is_some(),
                     launcher,
                 };
                 build(orders, group, spare, asking, Channel::over(theirs), &tell);
@@ -223,6 +235,8 @@ impl Fence {
             process: None,
             files,
             mounts: None,
+            ahead: spare.is_some(),
+            spare: None,
         })
     }
 
@@ -257,6 +271,7 @@ impl Fence {
                     own_filters: filters[1],
                     landlock,
                     grouped: group.is_some(),
+                    looked_out: false,
                     launcher,
                 };
                 let theirs = Channel::over(theirs);
@@ -280,12 +295,17 @@ impl Fence {
             process: Some(plan),
             files: None,
             mounts: None,
+            ahead: false,
+            spare: None,
         })
     }
 
     /// Stays between the daemon and the fence until the fence has ended.
     fn serve(mut self, daemon: &mut Channel) -> ExitCode {
         self.attend(daemon);
+        if let Some(spare) = self.spare.take() {
+            spare.let_go();
+        }
         if let Some(files) = self.files.take() {
             files.end();
         }
@@ -294,24 +314,31 @@ impl Fence {
 
     fn attend(&mut self, daemon: &mut Channel) {
         loop {
-            let mut ready = [
+            let mut ready = vec![
                 PollFd::new(&*daemon, PollFlags::IN),
                 PollFd::new(&self.inside, PollFlags::IN),
             ];
+            ready.extend(
+                self.spare
+                    .iter()
+                    .filter_map(Spare::line)
+                    .map(|line| PollFd::new(line, PollFlags::IN)),
+            );
             let pulse = self.files.as_ref().map(|_| PULSE);
             match poll(&mut ready, pulse.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return self.finish(daemon, None),
             }
             let spoken = |place: usize| ready.get(place).is_some_and(|one| !one.revents().is_empty());
-            let (from_daemon, from_inside) = (spoken(0), spoken(1));
+            let (from_daemon, from_inside, lost_lookout) = (spoken(0), spoken(1), spoken(2));
             if self.files.as_mut().is_some_and(|files| !files.look()) {
                 self.files = None;
             }
             if from_inside && !self.hear(daemon) {
                 return;
             }
-            if from_daemon && !self.obey(daemon) {
+            // What is hidden would not stay so.
+            if lost_lookout || (from_daemon && !self.obey(daemon)) {
                 return self.finish(daemon, Some(137));
             }
         }
@@ -337,6 +364,13 @@ impl Fence {
                     return false;
                 }
                 Ok(Some(Hear::Mounts)) => self.mounts = self.inside.take().ok(),
+                Ok(Some(Hear::Shown { watch })) => {
+                    let told = self.spare.as_ref().zip(self.mounts.as_ref());
+                    if told.is_some_and(|(spare, mounts)| spare.look_out(&watch, mounts).is_err()) {
+                        self.end();
+                        return false;
+                    }
+                }
                 Ok(Some(said @ (Hear::Started { .. } | Hear::Done { .. }))) => {
                     let brings = said.brings();
                     if pass(&mut self.inside, daemon, &said, brings).is_err() {
@@ -412,12 +446,15 @@ fn pass<T: serde::Serialize>(from: &mut Channel, to: &Channel, said: &T, brings:
 fn build(
     mut orders: Orders<'_>,
     group: Option<Group>,
-    spare: Option<&Spare>,
+    spare: Option<&mut Spare>,
     asking: Option<(OwnedFd, OwnedFd)>,
     launcher: Channel,
     tell: &OwnedFd,
 ) -> ! {
-    let entered = enter(&mut orders, group.as_ref(), spare, asking, tell);
+    let entered = enter(&mut orders, group.as_ref(), spare.as_deref(), asking, tell);
+    if let Some(spare) = spare {
+        spare.hang_up();
+    }
     if entered.is_ok() {
         hand_out_mounts(&launcher);
     }

@@ -2,7 +2,8 @@
 //! above all) and are the same whatever the order says.
 //!
 //! Promises: P13 (where the order names another identity, they are not used; what is used is owned by the fence's own
-//! user namespace, as if it were made then). Not here: mounts and processes, which belong to the order.
+//! user namespace, as if it were made then). The process that made them stays beside the fence, as its lookout.
+//! Not here: mounts and processes, which belong to the order; what a lookout does (`lookout`).
 //! See: setns(2), pidfd_open(2).
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +14,9 @@ use rustix::process::{
 };
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 
+use crate::channel::Channel;
 use crate::fault::{Says, failed};
+use crate::lookout::{self, Watch};
 use crate::sys::{self, Fork};
 use crate::{identity, network};
 
@@ -23,13 +26,14 @@ pub(crate) const AHEAD: UnshareFlags = UnshareFlags::NEWUSER
     .union(UnshareFlags::NEWIPC)
     .union(UnshareFlags::NEWUTS);
 
-/// A process that holds namespaces until a fence has entered them.
+/// A process that holds namespaces until a fence has entered them, and is its lookout then.
 #[derive(Debug)]
 pub(crate) struct Spare {
     identity: IdMap,
     holder: Pid,
     process: OwnedFd,
-    ready: OwnedFd,
+    /// The line to it; it ends with the line.
+    line: Option<Channel>,
     /// As root: the user namespace that hands over what root owns.
     owners: Option<OwnedFd>,
 }
@@ -39,17 +43,14 @@ impl Spare {
     /// says why it cannot.
     pub(crate) fn begin() -> Option<Self> {
         let identity = identity::identity().ok()?;
-        let (ready, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok()?;
+        let (line, theirs) = Channel::pair().ok()?;
         let launcher = rustix::process::getpid();
         let holder = match sys::fork().ok()? {
             Fork::Parent(holder) => holder,
             Fork::Child => {
-                drop(ready);
-                if hold(&identity, launcher).is_ok() {
-                    let _ = rustix::io::write(&tell, b".");
-                    sys::wait_for_the_end();
-                }
-                sys::exit_now(1);
+                drop(line);
+                let held = hold(&identity, launcher).is_ok() && attend(Channel::over(theirs)).is_ok();
+                sys::exit_now(i32::from(!held));
             }
         };
         let process = pidfd_open(holder, PidfdFlags::empty());
@@ -65,13 +66,30 @@ impl Spare {
             identity,
             holder,
             process,
-            ready,
+            line: Some(Channel::over(line)),
         })
     }
 
     /// Waits until they are made. False where they were not, or are another identity's.
-    pub(crate) fn fits(&self, identity: &IdMap) -> bool {
-        self.identity == *identity && rustix::io::read(&self.ready, &mut [0u8; 1]) == Ok(1)
+    pub(crate) fn fits(&mut self, identity: &IdMap) -> bool {
+        let ready = |line: &mut Channel| matches!(line.receive(), Ok(Some(())));
+        self.identity == *identity && self.line.as_mut().is_some_and(ready)
+    }
+
+    /// Has it look out for a fence that has entered them, whose mounts these are.
+    pub(crate) fn look_out(&self, watch: &Watch, mounts: &OwnedFd) -> std::io::Result<()> {
+        let line = self.line.as_ref().ok_or(std::io::ErrorKind::NotConnected)?;
+        line.send(watch, &[mounts.as_fd()])
+    }
+
+    /// The line to it: it says nothing, and is closed when the lookout could not go on.
+    pub(crate) fn line(&self) -> Option<&Channel> {
+        self.line.as_ref()
+    }
+
+    /// Closes what a process of the fence has of the line.
+    pub(crate) fn hang_up(&mut self) {
+        self.line = None;
     }
 
     /// The user namespace that hands over what the owner owns.
@@ -88,7 +106,7 @@ impl Spare {
         move_into_thread_name_spaces(self.process.as_fd(), kinds).or_say(|| "cannot enter namespaces of its own".into())
     }
 
-    /// Lets go of them: a fence that has entered them keeps them.
+    /// Lets go of them: a fence that has entered them keeps them. Nobody looks out any more.
     pub(crate) fn let_go(self) {
         end(self.holder);
     }
@@ -97,6 +115,18 @@ impl Spare {
 fn end(holder: Pid) {
     let _ = kill_process(holder, Signal::KILL);
     let _ = waitpid(Some(holder), WaitOptions::empty());
+}
+
+/// Says that they are made, and waits: until they are let go of, or it is told what to look out for.
+fn attend(mut line: Channel) -> std::io::Result<()> {
+    line.send(&(), &[])?;
+    match line.receive::<Watch>()? {
+        Some(watch) => {
+            let mounts = line.take()?;
+            lookout::live(&watch, mounts, &line)
+        }
+        None => Ok(()),
+    }
 }
 
 fn hold(identity: &IdMap, launcher: Pid) -> Result<(), LaunchFault> {

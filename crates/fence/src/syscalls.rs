@@ -597,6 +597,31 @@ pub(crate) const SUPERVISOR: &[&[c_long]] = &[
     ],
 ];
 
+/// The groups of a lookout: it looks. It starts nothing, writes no file and talks to nobody but its launcher.
+pub(crate) const LOOKOUT: &[&[c_long]] = &[
+    DESCRIPTORS,
+    LOOKING,
+    MEMORY,
+    PROCESS,
+    OLDER,
+    &[
+        libc::SYS_openat2,
+        libc::SYS_nanosleep,
+        libc::SYS_clock_nanosleep,
+        libc::SYS_futex,
+    ],
+];
+
+/// What a lookout mounts with, which is refused to all others.
+pub(crate) const MOUNTING: &[c_long] = &[
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+];
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -612,8 +637,16 @@ mod tests {
     }
 
     #[test]
-    fn p13_a_gate_can_neither_start_nor_trace_nor_change() {
-        let gate: BTreeSet<_> = GATE.iter().copied().flatten().collect();
+    fn p13_what_a_lookout_mounts_with_is_refused_to_all_others() {
+        let others: BTreeSet<_> = AGENT.iter().chain(GATE).chain(SUPERVISOR).copied().flatten().collect();
+        for call in MOUNTING {
+            assert!(REFUSED.contains(call) && !others.contains(call), "call {call}");
+        }
+    }
+
+    #[test]
+    fn p13_neither_gate_nor_lookout_can_start_trace_or_change() {
+        let gate: BTreeSet<_> = GATE.iter().chain(LOOKOUT).copied().flatten().collect();
         for call in PROGRAMS
             .iter()
             .chain(DEBUGGERS)

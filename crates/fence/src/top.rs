@@ -8,7 +8,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
+use bailiwick_model::AbsPath;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+
+/// A path as it is called below a top folder.
+pub(crate) fn inside(path: &AbsPath) -> PathBuf {
+    let path = path.to_path_buf();
+    path.strip_prefix("/").map(Path::to_path_buf).unwrap_or(path)
+}
 
 /// The top folder.
 #[derive(Debug)]

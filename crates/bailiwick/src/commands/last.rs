@@ -71,7 +71,10 @@ fn inside(args: &LastArgs) -> Done {
             "hint: a person wants to know more: answer with `bailiwick tell {} WORDS`, then try again",
             text(last, "id")
         ),
-        None => talkln!("nothing was refused that is on record; a file that is not there was not granted"),
+        None => talkln!(
+            "nothing was refused that is on record; of files the kernel says it: one that is not there was not granted, one that nobody \
+             may read (mode 000) is hidden by a rule, one on a read-only file system may be read alone"
+        ),
         Some(last) => talkln!(
             "hint: ask the person who started you: outside, `bailiwick explain {}` says why, and what would change it",
             text(last, "id")

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::BufRead as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 use bailiwick_fence::Channel;
 use bailiwick_gate::Store as _;
@@ -42,6 +42,8 @@ const LAST_CHARACTERS: usize = 300;
 
 /// How long the last of it is waited for, once a server's fence has been ended.
 const LISTENS: Duration = Duration::from_secs(1);
+/// How long a server may take to end that is started again.
+const ENDS: Duration = Duration::from_secs(10);
 
 /// A task whose tool gate may have servers started.
 #[derive(Clone)]
@@ -79,6 +81,8 @@ struct Desk {
     master: Master,
     to: Mutex<Channel>,
     running: Mutex<Running>,
+    /// Told when one has ended.
+    ended: Condvar,
     talks: Mutex<BTreeMap<String, Talk>>,
 }
 
@@ -232,6 +236,7 @@ impl Master {
             master: self,
             to: Mutex::new(control.second()?),
             running: Mutex::default(),
+            ended: Condvar::new(),
             talks: Mutex::default(),
         }))
     }
@@ -289,18 +294,9 @@ impl Desk {
         let settings = self.master.policy.settings();
         let server = settings.servers.iter().find(|server| server.name == name);
         let server = server.ok_or("no rule names it")?;
-        {
-            let mut running = lock(&self.running);
-            if running.over {
-                return Err("its task has ended".into());
-            }
-            if running.all.contains_key(name) {
-                return Err("it runs already".into());
-            }
-            running.all.insert(name.to_owned(), None);
-        }
+        self.take_place(name)?;
         let ended = |why: String| {
-            lock(&self.running).all.remove(name);
+            self.leave_place(name);
             why
         };
         let (input, to) = std::io::pipe().map_err(|e| ended(e.to_string()))?;
@@ -322,10 +318,39 @@ impl Desk {
         let (desk, name) = (Arc::clone(self), name.to_owned());
         std::thread::spawn(move || {
             started.waiting.wait(&desk.daemon);
-            lock(&desk.running).all.remove(&name);
+            desk.leave_place(&name);
             lock(&desk.daemon.running).remove(&id);
         });
         Ok((to.into(), from.into()))
+    }
+
+    /// Notes that a server is being started. Its gate asks for it again when it hears no more of it: what is left of the one
+    /// before is ended, and waited for.
+    fn take_place(&self, name: &str) -> Result<(), String> {
+        let until = Instant::now() + ENDS;
+        let mut running = lock(&self.running);
+        while let Some(before) = running.all.get(name) {
+            let Some(before) = before else {
+                return Err("it is being started already".into());
+            };
+            before.end();
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err("the one that ran before does not end".into());
+            }
+            let waited = self.ended.wait_timeout(running, left);
+            running = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+        if running.over {
+            return Err("its task has ended".into());
+        }
+        running.all.insert(name.to_owned(), None);
+        Ok(())
+    }
+
+    fn leave_place(&self, name: &str) {
+        lock(&self.running).all.remove(name);
+        self.ended.notify_all();
     }
 
     fn launch(&self, server: &Server, three: [OwnedFd; 3]) -> Result<task::Started, String> {
@@ -468,7 +493,6 @@ impl Desk {
         }
     }
 
-    /// The task has ended: so do its servers.
     /// What each server said last. Their fences have ended, so they say no more.
     fn last_words(&self) -> LastWords {
         let talks = std::mem::take(&mut *lock(&self.talks));
@@ -482,6 +506,7 @@ impl Desk {
             .collect()
     }
 
+    /// The task has ended: so do its servers.
     fn end_all(&self) {
         let mut running = lock(&self.running);
         running.over = true;

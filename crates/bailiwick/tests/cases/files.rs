@@ -297,5 +297,18 @@ fn c075_hidden_files_of_a_large_tree_are_hidden_in_every_run() {
         kit.write("new/.env", "K=1\n");
         let inside = kit.shell("cat new/.env");
         assert!(inside.status != 0 && inside.stdout.is_empty(), "{inside:?}");
+        // The agent makes none, by whatever name it begins with.
+        for made in [
+            "mkdir own && echo K=1 > own/.env && cat own/.env",
+            "mkdir own2; echo K=1 > own2/e; mv own2/e own2/.env; cat own2/.env",
+            "mkdir own3; echo K=1 > own3/e; ln own3/e own3/.env; ln -s e own3/x.pem; cat own3/.env own3/x.pem",
+            "mkdir -p own4/a && cp -r t/0/1 own4/a/.env; ls own4/a/.env",
+        ] {
+            assert!(kit.shell_outside(made).ok().stdout.lines().next().is_some(), "{made}");
+            kit.shell_outside("rm -rf own own2 own3 own4");
+            let inside = kit.shell(made);
+            assert!(inside.status != 0 && inside.stdout.is_empty(), "{made}: {inside:?}");
+            kit.shell_outside("rm -rf own own2 own3 own4");
+        }
     }
 }

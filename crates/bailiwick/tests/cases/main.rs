@@ -18,6 +18,7 @@ mod logins;
 mod network;
 mod secrets;
 mod starts;
+mod tools;
 mod usability;
 
 use bailiwick_testkit::Bailiwick;

@@ -12,6 +12,7 @@ mod desk;
 mod errands;
 mod files;
 mod judged;
+mod later;
 mod network;
 mod processes;
 mod protected;
