@@ -9,41 +9,46 @@ use crate::grammar::{Level, Look, Program, Style};
 use crate::options::{Opt, Role, Value};
 
 /// What was found in the words, besides what the normal form holds.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
+#[derive(Debug)]
+pub(crate) struct Found<'a> {
     /// Values of options that carry a command, with what kind they are.
     pub carried: Vec<(Role, Vec<String>)>,
+    /// The program, or the subcommand, that the operands are given to.
+    pub level: &'a Level,
 }
 
 /// Reads the words behind the program's name into the form.
-pub(crate) fn read(program: &Program, form: &mut NormalForm) -> Found {
+pub(crate) fn read<'a>(program: &'a Program, form: &mut NormalForm) -> Found<'a> {
     let words: Vec<String> = form.words.iter().skip(1).cloned().collect();
     let mut reader = Reader {
         program,
         level: &program.level,
         levels: vec![&program.level],
         form,
-        found: Found::default(),
+        carried: Vec::new(),
         reads: true,
         scripts: Vec::new(),
     };
     reader.form.known = true;
     reader.all(&words);
     reader.close();
-    reader.found
+    Found {
+        carried: reader.carried,
+        level: reader.level,
+    }
 }
 
-struct Reader<'a> {
+struct Reader<'a, 'f> {
     program: &'a Program,
     level: &'a Level,
     levels: Vec<&'a Level>,
-    form: &'a mut NormalForm,
-    found: Found,
+    form: &'f mut NormalForm,
+    carried: Vec<(Role, Vec<String>)>,
     reads: bool,
     scripts: Vec<String>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Reader<'a, '_> {
     fn all(&mut self, words: &[String]) {
         let mut rest = words;
         let mut only_operands = false;
@@ -111,6 +116,9 @@ impl<'a> Reader<'a> {
         let role = self.level.operands.get(place).or(self.level.operands.last());
         if let Some(role) = role.copied() {
             self.does(role, word);
+            if role == Role::Line {
+                self.carried.push((role, vec![word.to_owned()]));
+            }
         }
         if self.level.look.is_some() && place == 0 && self.scripts.is_empty() {
             self.scripts.push(word.to_owned());
@@ -207,7 +215,7 @@ impl<'a> Reader<'a> {
                     .position(|word| word == ";" || word == "+")
                     .unwrap_or(after.len());
                 let (command, rest) = after.split_at_checked(end).unwrap_or((after, &[]));
-                self.found.carried.push((Role::Command, command.to_vec()));
+                self.carried.push((Role::Command, command.to_vec()));
                 (Some(command.join(" ")), rest.get(1..).unwrap_or(&[]))
             }
             Value::Needed(_) => match (attached, after.split_first()) {
@@ -223,7 +231,7 @@ impl<'a> Reader<'a> {
         if let (Some(role), Some(value)) = (role, &value) {
             self.does(role, value);
             match role {
-                Role::Split | Role::Module => self.found.carried.push((role, vec![value.clone()])),
+                Role::Split | Role::Module | Role::Line => self.carried.push((role, vec![value.clone()])),
                 Role::Code if self.level.look.is_some() => self.scripts.push(value.clone()),
                 _ => {}
             }
@@ -264,7 +272,7 @@ impl<'a> Reader<'a> {
             Role::Read => reads,
             Role::Write => writes,
             Role::Contact => contacts,
-            Role::Start | Role::Command | Role::Split | Role::Module | Role::Code | Role::Steer => starts,
+            Role::Start | Role::Command | Role::Split | Role::Line | Role::Module | Role::Code | Role::Steer => starts,
             Role::Text => return,
         };
         list.push(what.to_owned());

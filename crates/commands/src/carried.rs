@@ -6,7 +6,7 @@ use bailiwick_gate::Start;
 use bailiwick_model::NormalForm;
 
 use crate::argv::Found;
-use crate::grammar::{Carries, Program};
+use crate::grammar::Carries;
 use crate::options::Role;
 
 /// One command that another carries.
@@ -19,9 +19,10 @@ pub(crate) struct Carried {
 }
 
 /// The commands that these words carry.
-pub(crate) fn carried(program: &Program, form: &NormalForm, found: Found, start: &Start) -> Vec<Carried> {
+pub(crate) fn carried(form: &NormalForm, found: Found<'_>, start: &Start) -> Vec<Carried> {
+    let level = found.level;
     let mut all = Vec::new();
-    let mut operands: Vec<String> = form.operands.iter().skip(program.skip).cloned().collect();
+    let mut operands: Vec<String> = form.operands.iter().skip(level.skip).cloned().collect();
     let mut assigned = Vec::new();
     for (role, words) in found.carried {
         match role {
@@ -38,6 +39,7 @@ pub(crate) fn carried(program: &Program, form: &NormalForm, found: Found, start:
                     open: false,
                 });
             }
+            Role::Line => all.extend(words.iter().map(|line| in_shell(start, line))),
             _ if words.is_empty() => {}
             // `find -exec` puts names in place of `{}`.
             _ => all.push(Carried {
@@ -47,7 +49,7 @@ pub(crate) fn carried(program: &Program, form: &NormalForm, found: Found, start:
             }),
         }
     }
-    if program.assignments {
+    if level.assignments {
         let count = operands.iter().take_while(|word| is_assignment(word)).count();
         let pair = |word: String| {
             word.split_once('=')
@@ -55,16 +57,28 @@ pub(crate) fn carried(program: &Program, form: &NormalForm, found: Found, start:
         };
         assigned = operands.drain(..count).filter_map(pair).collect();
     }
+    // Their options stand between theirs and its own, so that it counts against only.
+    if let Some(place) = operands.iter().position(|word| level.behind.contains(word)) {
+        let words: Vec<String> = operands.iter().skip(place.saturating_add(1)).cloned().collect();
+        all.extend((!words.is_empty()).then(|| Carried {
+            start: of(start, words, Vec::new()),
+            only_against: true,
+            open: false,
+        }));
+    }
     let Some(first) = operands.first().cloned() else {
         return all;
     };
-    match program.carries {
+    match level.carries {
         None => {}
+        // `flock FILE -c LINE`.
+        Some(Carries::Command) if first == "-c" => all.extend(operands.get(1).map(|line| in_shell(start, line))),
         Some(Carries::Command | Carries::File) => all.push(Carried {
             start: of(start, operands, assigned),
-            only_against: program.carries == Some(Carries::File),
-            open: program.appends,
+            only_against: level.carries == Some(Carries::File),
+            open: level.appends,
         }),
+        Some(Carries::Line) => all.push(in_shell(start, &operands.join(" "))),
         Some(Carries::Applet) => all.push(Carried {
             start: Start {
                 // It is this very file that runs, under another name.
@@ -88,6 +102,16 @@ pub(crate) fn carried(program: &Program, form: &NormalForm, found: Found, start:
         }
     }
     all
+}
+
+/// A line that a shell is given. What it starts counts against it; the shell itself is judged when it starts.
+fn in_shell(start: &Start, line: &str) -> Carried {
+    let words = ["sh", "-c", line].map(ToOwned::to_owned).to_vec();
+    Carried {
+        start: of(start, words, Vec::new()),
+        only_against: true,
+        open: false,
+    }
 }
 
 fn of(start: &Start, words: Vec<String>, assigned: Vec<(String, String)>) -> Start {

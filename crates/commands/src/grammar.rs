@@ -55,6 +55,8 @@ pub(crate) enum Carries {
     File,
     /// The first operand is a script, which goes by its own name.
     Script,
+    /// Its operands together are a line for a shell.
+    Line,
 }
 
 /// One program.
@@ -69,17 +71,10 @@ pub(crate) struct Program {
     pub inherit: bool,
     /// Variables that steer it, beside those that steer every program.
     pub variables: Vec<String>,
-    pub carries: Option<Carries>,
-    /// How many operands stand before the command that it carries.
-    pub skip: usize,
-    /// True when it adds words to that command which stand nowhere.
-    pub appends: bool,
     /// True when the first word may be options without a dash: `tar xf a`.
     pub bundled: bool,
     /// True when `+NAME` may stand before the subcommand: `cargo +nightly build`.
     pub plus: bool,
-    /// True when `NAME=value` may stand before that command.
-    pub assignments: bool,
     /// Other names of one and the same program: what is denied or asked of one is of all.
     pub aka: Vec<String>,
     /// True when it may be called by `NAME-SUBCOMMAND`: `git-push`.
@@ -110,6 +105,15 @@ pub(crate) struct Level {
     pub read_only: bool,
     /// The operand whose text must be looked at, by the name of the look.
     pub look: Option<Look>,
+    pub carries: Option<Carries>,
+    /// How many operands stand before the command that it carries.
+    pub skip: usize,
+    /// Words among its operands behind which a command follows: `uv run x`.
+    pub behind: Vec<String>,
+    /// True when it adds words to that command which stand nowhere.
+    pub appends: bool,
+    /// True when `NAME=value` may stand before that command.
+    pub assignments: bool,
     /// What an allow of it allows too: texts as behind `run`.
     pub starts: Vec<String>,
     /// The subcommand that it comes to, where it has none of these options: what is denied or asked of that is of it, too.
@@ -339,7 +343,7 @@ mod tests {
                         .iter()
                         .any(|shelved| shelved.carrier && shelved.names.contains(&name.as_str()));
                     let carries = [Some(Carries::Applet), Some(Carries::File), Some(Carries::Script)];
-                    assert_eq!(carrier, carries.contains(&program.carries), "{file}: {name}");
+                    assert_eq!(carrier, carries.contains(&program.level.carries), "{file}: {name}");
                 }
             }
         }

@@ -12,7 +12,7 @@ pub(crate) enum Role {
     Read,
     /// A file or folder that is changed.
     Write,
-    /// A program that is started, or a line for a shell.
+    /// A program that is started.
     Start,
     /// A host or address.
     Contact,
@@ -22,6 +22,8 @@ pub(crate) enum Role {
     Command,
     /// A text that is cut into words, which are a command.
     Split,
+    /// A text that a shell is given, or a program with its words.
+    Line,
     /// The name of a module, which is a program.
     Module,
     /// A text in the program's own language.
@@ -39,6 +41,7 @@ impl Role {
             "steer" => Self::Steer,
             "command" => Self::Command,
             "split" => Self::Split,
+            "line" => Self::Line,
             "module" => Self::Module,
             "code" => Self::Code,
             _ => return None,

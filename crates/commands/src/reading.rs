@@ -102,7 +102,7 @@ impl Grammars {
         let many = [file, called]
             .into_iter()
             .find_map(|name| self.of(name))
-            .filter(|program| program.carries == Some(Carries::Applet) && !program.is_called(&given));
+            .filter(|program| program.level.carries == Some(Carries::Applet) && !program.is_called(&given));
         let by = [called, file].into_iter().chain([given.as_str()]);
         let by = by.chain(start.like.iter().map(|path| file_name(path)));
         let mut grammars: Vec<&Program> = Vec::new();
@@ -112,7 +112,7 @@ impl Grammars {
             }
         }
         if many.is_some() {
-            grammars.retain(|program| program.carries != Some(Carries::Applet));
+            grammars.retain(|program| program.level.carries != Some(Carries::Applet));
             if !start.own {
                 form.licensed.insert(given.clone());
             }
@@ -175,7 +175,7 @@ impl Grammars {
             return;
         };
         let found = argv::read(program, &mut form);
-        let carried = carried(program, &form, found, start);
+        let carried = carried(&form, found, start);
         let comes_to = comes_to(program, &form, start);
         forms.push(form);
         if let Some(other) = comes_to {
@@ -333,7 +333,12 @@ impl Reading for Grammars {
 
     fn carriers(&self) -> BTreeSet<String> {
         let without_start = [Carries::Applet, Carries::File, Carries::Script];
-        let carries = |program: &&Program| program.carries.is_some_and(|carries| without_start.contains(&carries));
+        let carries = |program: &&Program| {
+            program
+                .level
+                .carries
+                .is_some_and(|carries| without_start.contains(&carries))
+        };
         let own = self
             .own
             .iter()
