@@ -2,7 +2,7 @@
 //!
 //! Answers: a mask lies on a file and not on its name; what hides the `.env` that a person's editor puts in the place of
 //! the one before?
-//! Promises: P5, in part: until it is covered, some milliseconds after it got its name, such a file can be read; what came
+//! Promises: P5, in part: until it is covered, mostly within a millisecond, such a file can be read; what came
 //! in the first tenth of a second is found by a walk then. P13 (where it cannot go on, the fence ends).
 //! Trust: names and folders are the agent's and other programs'. It stands outside of the fence's process table, has two
 //! capabilities, both in the fence's own user namespace, and can make less visible, never more. It takes no word from inside.

@@ -1,6 +1,6 @@
 //! Measures how long loading takes and how long a decision takes at several numbers of rules.
 //!
-//! `cargo run --release -p bailiwick-policy --example measure`
+//! `cargo run --release -p bailiwick-policy --example measure_policy`
 
 use std::hint::black_box;
 use std::time::Instant;

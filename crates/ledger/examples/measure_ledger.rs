@@ -1,6 +1,6 @@
 //! Measures the log: ordered and durable records per second, and the time that `verify` takes.
 //!
-//! `cargo run --release --example measure -- [RECORDS] [FOLDER]`: a table on stdout, or JSON with `--json`.
+//! `cargo run --release --example measure_ledger -- [RECORDS] [FOLDER]`: a table on stdout, or JSON with `--json`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
