@@ -129,10 +129,10 @@ fn build(mut orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFa
     let mut found = search::search(root.top(), &trees, &plan.protected)?;
     let protected = masks::lay(&root, &trees, &mut found)?;
     // A strict fence looks at each name when it is opened.
-    let watch = (!plan.strict).then(|| Watch::over(&trees, &plan.protected)).flatten();
-    let open = watch
-        .as_ref()
-        .and_then(|_| not_looked_out(orders.looked_out, found.folders));
+    let later = !plan.strict && !plan.protected.is_empty();
+    let open = later
+        .then(|| not_looked_out(orders.looked_out, found.folders))
+        .flatten();
     root.enter()?;
     let handover = plan.handover.as_ref().map(errand::folder).transpose()?;
     let floor = Floor::of(plan, &trees, orders.landlock)?;
@@ -201,11 +201,9 @@ fn build(mut orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFa
     };
     let say = || "cannot tell the launcher".to_owned();
     launcher.send(&started, &along).or_say(say)?;
-    if let Some(watch) = watch {
-        launcher
-            .send(&Hear::Shown { watch: Box::new(watch) }, &[])
-            .or_say(say)?;
-    }
+    let watch = later.then(|| Watch::over(&trees, &plan.protected)).flatten();
+    let watch = watch.map(Box::new);
+    launcher.send(&Hear::Shown { watch }, &[]).or_say(say)?;
     Ok(Program {
         pid,
         ended,
@@ -214,17 +212,18 @@ fn build(mut orders: Orders<'_>, launcher: &Channel) -> Result<Program, LaunchFa
     })
 }
 
-/// What of the protected names that come later stays open, where something does.
+/// What of the protected names that come later stays open for longer, where something does.
 fn not_looked_out(looked_out: bool, folders: usize) -> Option<String> {
     let limit = lookout::limit();
-    let why = match looked_out {
-        true if folders <= limit => return None,
-        true => format!("{folders} folders lie there, and {limit} can be watched (fs.inotify.max_user_watches)"),
-        false => "it cannot be watched for here".to_owned(),
-    };
-    Some(format!(
-        "a hidden file that is made or replaced from outside while the task runs can be read: {why}; `strict = true` under [fence] hides it"
-    ))
+    let what = "a hidden file that is made or replaced from outside while the task runs can be read";
+    let instead = "`strict = true` under [fence] hides it at once";
+    match looked_out {
+        true if folders <= limit => None,
+        true => Some(format!(
+            "{what} for up to a minute: {folders} folders lie there, and {limit} can be watched (fs.inotify.max_user_watches); {instead}"
+        )),
+        false => Some(format!("{what}: nobody can look out for it here; {instead}")),
+    }
 }
 
 /// What the supervisor of a fence with mounts goes by: they hold what is there, it what comes to be.

@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bailiwick_gate::{BindMode, Protected, Protection};
 use bailiwick_model::AbsPath;
@@ -46,6 +46,10 @@ const GRACE: Timespec = Timespec {
 /// After so many folders a walk rests: the program has the processors first.
 const STRETCH: usize = 256;
 const REST: Duration = Duration::from_millis(2);
+/// Where some folder cannot be watched, all are walked again and again: so many times longer than a walk takes lie between.
+const PACE: u32 = 10;
+const SHORTEST_PACE: Duration = Duration::from_secs(1);
+const LONGEST_PACE: Duration = Duration::from_secs(60);
 /// Most folders that are watched, and most bytes of their paths: the agent can make as many as it likes.
 const MAX_FOLDERS: usize = 200_000;
 const MAX_PATHS: usize = 64 << 20;
@@ -71,7 +75,7 @@ struct Shown {
 }
 
 impl Watch {
-    /// The folders of a fence, and what is protected in them. None where nothing is.
+    /// The folders of a fence, and what is protected in them. None where nothing can be.
     pub(crate) fn over(trees: &Trees, protected: &[Protected]) -> Option<Self> {
         let shown = |tree: &Tree| Shown {
             source: tree.source.clone(),
@@ -79,8 +83,11 @@ impl Watch {
             mode: tree.mode,
             personal: tree.personal,
         };
-        (!protected.is_empty()).then(|| Self {
-            trees: trees.trees.iter().filter(|tree| tree.folder).map(shown).collect(),
+        let asked: Vec<Asked<'_>> = protected.iter().map(Asked::of).collect();
+        let folders = || trees.trees.iter().filter(|tree| tree.folder);
+        let matters = folders().any(|tree| !Wanted::of(tree, &asked, &[]).all.is_empty());
+        matters.then(|| Self {
+            trees: folders().map(shown).collect(),
             asked: trees.asked.clone(),
             protected: protected.to_vec(),
         })
@@ -113,8 +120,10 @@ pub(crate) fn limit() -> usize {
 /// capabilities of the user namespace that the mounts belong to.
 pub(crate) fn live(watch: &Watch, mounts: OwnedFd, line: &Channel) -> io::Result<()> {
     let mut closed = [PollFd::new(line, PollFlags::IN)];
-    if poll(&mut closed, Some(&GRACE))? > 0 {
-        return Ok(());
+    match poll(&mut closed, Some(&GRACE)) {
+        Ok(0) | Err(Errno::INTR) => {}
+        Ok(_) => return Ok(()),
+        Err(errno) => return Err(errno.into()),
     }
     move_into_link_name_space(mounts.as_fd(), Some(LinkNameSpaceType::Mount))?;
     drop(mounts);
@@ -124,14 +133,17 @@ pub(crate) fn live(watch: &Watch, mounts: OwnedFd, line: &Channel) -> io::Result
     let targets = trees.iter().map(|tree| &tree.target).chain(&watch.asked);
     let targets: Vec<&AbsPath> = targets.collect();
     let asked: Vec<Asked<'_>> = watch.protected.iter().map(Asked::of).collect();
+    let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
     let mut lookout = Lookout {
         wanted: trees.iter().map(|tree| Wanted::of(tree, &asked, &targets)).collect(),
         top: &top,
         trees: &trees,
-        events: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+        // A person may have so many of them, in all programs together.
+        full: events.is_none(),
+        events,
         folders: HashMap::new(),
         paths: 0,
-        full: false,
+        again: Instant::now(),
         cover: cover_of_files(&top)?,
     };
     let _ = nice(5);
@@ -191,24 +203,31 @@ struct Lookout<'a> {
     top: &'a Top,
     trees: &'a [Tree],
     wanted: Vec<Wanted<'a>>,
-    events: OwnedFd,
+    /// What tells of watched folders; none where the person has too many such.
+    events: Option<OwnedFd>,
     /// Where each watched folder lies: its tree, and its path there.
     folders: HashMap<i32, (usize, PathBuf)>,
     /// How many bytes their paths have.
     paths: usize,
     /// True once no more can be watched.
     full: bool,
+    /// When all is walked again, then.
+    again: Instant,
     cover: OwnedFd,
 }
 
 impl<'a> Lookout<'a> {
     fn watch(&mut self, line: &Channel) -> io::Result<()> {
         loop {
-            let mut ready = [
-                PollFd::new(line, PollFlags::IN),
-                PollFd::new(&self.events, PollFlags::IN),
-            ];
-            match poll(&mut ready, None) {
+            let left = self.again.saturating_duration_since(Instant::now());
+            if self.full && left.is_zero() {
+                self.walk_all()?;
+                continue;
+            }
+            let mut ready = vec![PollFd::new(line, PollFlags::IN)];
+            ready.extend(self.events.iter().map(|events| PollFd::new(events, PollFlags::IN)));
+            let left = self.full.then(|| Timespec::try_from(left)).transpose();
+            match poll(&mut ready, left.map_err(io::Error::other)?.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -223,9 +242,12 @@ impl<'a> Lookout<'a> {
 
     /// What happened since: as much as is there.
     fn happened(&self) -> io::Result<Vec<Event>> {
-        let mut space = [MaybeUninit::uninit(); 16 * 1024];
-        let mut reader = Reader::new(&self.events, &mut space);
         let mut all = Vec::new();
+        let Some(events) = &self.events else {
+            return Ok(all);
+        };
+        let mut space = [MaybeUninit::uninit(); 16 * 1024];
+        let mut reader = Reader::new(events, &mut space);
         while all.is_empty() || !reader.is_buffer_empty() {
             match reader.next() {
                 Ok(event) => all.push(Event {
@@ -266,11 +288,14 @@ impl<'a> Lookout<'a> {
     }
 
     fn walk_all(&mut self) -> io::Result<()> {
+        let begun = Instant::now();
         for tree in 0..self.trees.len() {
             if self.wanted.get(tree).is_some_and(|wanted| !wanted.all.is_empty()) {
                 self.walk(tree, PathBuf::new())?;
             }
         }
+        let pace = begun.elapsed().saturating_mul(PACE);
+        self.again = Instant::now() + pace.clamp(SHORTEST_PACE, LONGEST_PACE);
         Ok(())
     }
 
@@ -279,12 +304,13 @@ impl<'a> Lookout<'a> {
         let mut left = VecDeque::from([below]);
         let mut walked: usize = 0;
         while let Some(below) = left.pop_front() {
-            let Some(folder) = self.open(tree, &below)? else {
+            // What cannot be looked into is not the agent's to read either, or has gone.
+            let Ok(folder) = self.open(tree, &below) else {
                 continue;
             };
             // Watched before it is read: what comes meanwhile is told or found.
-            self.add(&folder, tree, &below)?;
-            for (name, kind) in entries(&folder)? {
+            self.add(&folder, tree, &below);
+            for (name, kind) in entries(&folder) {
                 let below = below.join(name);
                 if self.comes(tree, &below, kind)? {
                     left.push_back(below);
@@ -302,38 +328,29 @@ impl<'a> Lookout<'a> {
         self.trees.get(tree).map(|tree| inside(&tree.target).join(below))
     }
 
-    fn open(&self, tree: usize, below: &Path) -> io::Result<Option<OwnedFd>> {
-        let Some(at) = self.at(tree, below) else {
-            return Ok(None);
-        };
+    fn open(&self, tree: usize, below: &Path) -> rustix::io::Result<OwnedFd> {
+        let at = self.at(tree, below).ok_or(Errno::NOENT)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = self.top.exact(&at);
-        match folder.and_then(|folder| openat(folder, c".", flags, Mode::empty())) {
-            Ok(folder) => Ok(Some(folder)),
-            Err(errno) if is_gone(errno) => Ok(None),
-            Err(errno) => Err(errno.into()),
-        }
+        openat(self.top.exact(&at)?, c".", flags, Mode::empty())
     }
 
-    fn add(&mut self, folder: &OwnedFd, tree: usize, below: &Path) -> io::Result<()> {
-        if self.full {
-            return Ok(());
-        }
-        fchdir(folder)?;
+    fn add(&mut self, folder: &OwnedFd, tree: usize, below: &Path) {
+        let Some(events) = self.events.as_ref().filter(|_| self.folders.len() < MAX_FOLDERS) else {
+            self.full = true;
+            return;
+        };
         let what = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
-        match inotify::add_watch(&self.events, c".", what) {
+        match fchdir(folder).and_then(|()| inotify::add_watch(events, c".", what)) {
             Ok(number) => {
                 let known = self.folders.insert(number, (tree, below.to_path_buf()));
                 let before = known.map_or(0, |(_, below)| below.as_os_str().len());
                 self.paths = (self.paths.saturating_add(below.as_os_str().len())).saturating_sub(before);
-                self.full = self.folders.len() >= MAX_FOLDERS || self.paths >= MAX_PATHS;
+                self.full |= self.paths >= MAX_PATHS;
             }
-            // As many as the machine allows: said at the start, by the number of folders.
-            Err(Errno::NOSPC) => self.full = true,
             Err(errno) if is_gone(errno) => {}
-            Err(errno) => return Err(errno.into()),
+            // As many as the machine allows, most likely.
+            Err(_) => self.full = true,
         }
-        Ok(())
     }
 
     /// Protects what stands at a place, if its name says so. True for a folder that is to be entered.
@@ -434,17 +451,16 @@ impl<'a> Lookout<'a> {
     }
 }
 
-/// What lies in a folder, by name and kind.
-fn entries(folder: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
+/// What lies in a folder, by name and kind, as far as it can be read.
+fn entries(folder: &OwnedFd) -> Vec<(OsString, FileType)> {
     let mut space = [MaybeUninit::uninit(); 16 * 1024];
     let mut list = RawDir::new(folder, &mut space);
     let mut all = Vec::new();
-    while let Some(entry) = list.next() {
-        let entry = entry?;
+    while let Some(Ok(entry)) = list.next() {
         let name = entry.file_name().to_bytes();
         if !matches!(name, b"." | b"..") {
             all.push((OsString::from_vec(name.to_vec()), entry.file_type()));
         }
     }
-    Ok(all)
+    all
 }

@@ -91,8 +91,8 @@ pub(crate) enum Hear {
     Mounts,
     /// What is shown, and what is protected there: it is looked out for what comes later.
     Shown {
-        /// The folders and the patterns.
-        watch: Box<Watch>,
+        /// The folders and the patterns; none where nothing can come.
+        watch: Option<Box<Watch>>,
     },
     /// Nothing runs.
     Fault {

@@ -364,13 +364,15 @@ impl Fence {
                     return false;
                 }
                 Ok(Some(Hear::Mounts)) => self.mounts = self.inside.take().ok(),
-                Ok(Some(Hear::Shown { watch })) => {
-                    let told = self.spare.as_ref().zip(self.mounts.as_ref());
-                    if told.is_some_and(|(spare, mounts)| spare.look_out(&watch, mounts).is_err()) {
-                        self.end();
-                        return false;
+                Ok(Some(Hear::Shown { watch })) => match (watch, &self.spare, &self.mounts) {
+                    (Some(watch), Some(spare), Some(mounts)) => {
+                        if spare.look_out(&watch, mounts).is_err() {
+                            self.end();
+                            return false;
+                        }
                     }
-                }
+                    _ => self.spare.take().map_or((), Spare::let_go),
+                },
                 Ok(Some(said @ (Hear::Started { .. } | Hear::Done { .. }))) => {
                     let brings = said.brings();
                     if pass(&mut self.inside, daemon, &said, brings).is_err() {
@@ -455,9 +457,8 @@ fn build(
     if let Some(spare) = spare {
         spare.hang_up();
     }
-    if entered.is_ok() {
-        hand_out_mounts(&launcher);
-    }
+    // Who does not have them cannot look out.
+    orders.looked_out &= entered.is_ok() && hand_out_mounts(&launcher);
     match entered.and_then(|()| first_process()) {
         Ok(Fork::Parent(first)) => {
             let _ = rustix::io::write(tell, &first.as_raw_nonzero().get().to_ne_bytes());
@@ -472,11 +473,10 @@ fn build(
 }
 
 /// Hands this process's mounts to the launcher. Without them the first process takes them down as it ends.
-fn hand_out_mounts(launcher: &Channel) {
+fn hand_out_mounts(launcher: &Channel) -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    if let Ok(mounts) = openat(CWD, c"/proc/self/ns/mnt", flags, Mode::empty()) {
-        let _ = launcher.send(&Hear::Mounts, &[mounts.as_fd()]);
-    }
+    let mounts = openat(CWD, c"/proc/self/ns/mnt", flags, Mode::empty());
+    mounts.is_ok_and(|mounts| launcher.send(&Hear::Mounts, &[mounts.as_fd()]).is_ok())
 }
 
 fn first_process() -> Result<Fork, LaunchFault> {

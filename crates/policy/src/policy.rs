@@ -311,14 +311,16 @@ impl Policy {
                 .satisfied(request, candidates.iter().copied(), parents)
                 .map_err(|fault| fault.to_string())
         };
-        let ask = || self.satisfied_by_call(request, &candidates, circumstances, among);
         match &request.resource {
             // A path may be what a rule names, and a name that is the whole resource; all else is only in what rules name.
-            Resource::File(_) | Resource::Tree(_) | Resource::Secret(_) | Resource::Command(_) | Resource::Tool(_) => {
-                ask()
-            }
+            Resource::File(_) | Resource::Tree(_) | Resource::Secret(_) | Resource::Command(_) => among(&candidates),
+            Resource::Tool(tool) => self.satisfied_by_call(request, &candidates, circumstances, |simple| {
+                let ask = || among(simple);
+                self.remembered.satisfied(&request.verb, Some(tool), simple, ask)
+            }),
             Resource::Url(_) | Resource::Repository { .. } | Resource::Endpoint { .. } | Resource::Name(_) => {
-                self.remembered.satisfied(&request.verb, &candidates, ask)
+                let ask = || among(&candidates);
+                self.remembered.satisfied(&request.verb, None, &candidates, ask)
             }
         }
     }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-use bailiwick_model::{Argument, Decision, Request, Resource, TaskId, Verb};
+use bailiwick_model::{Argument, Decision, Request, Resource, TaskId, ToolName, Verb};
 
 /// Most decisions that are kept in each half.
 const DECISIONS: usize = 256;
@@ -55,8 +55,8 @@ impl<K: Eq + Hash, V: Clone> Halves<K, V> {
     }
 }
 
-/// What Cedar was asked: a verb, and the rules that were handed to it.
-type Set = (Verb, Vec<usize>);
+/// What Cedar was asked: a verb, of a tool its name, and the rules that were handed to it.
+type Set = (Verb, Option<ToolName>, Vec<usize>);
 
 /// What is kept.
 #[derive(Debug)]
@@ -127,14 +127,16 @@ impl Remembered {
         }
     }
 
-    /// Which of these rules are satisfied, where that depends on the verb and on them alone: each is about the resource.
+    /// Which of these rules are satisfied, where that depends on the verb, the name of a tool, and them alone: each is about
+    /// the resource, and none has a condition.
     pub(crate) fn satisfied<E>(
         &self,
         verb: &Verb,
+        tool: Option<&ToolName>,
         rules: &[usize],
         ask: impl FnOnce() -> Result<Vec<usize>, E>,
     ) -> Result<Vec<usize>, E> {
-        known_or(&self.sets, (verb.clone(), rules.to_vec()), ask)
+        known_or(&self.sets, (verb.clone(), tool.cloned(), rules.to_vec()), ask)
     }
 }
 
@@ -179,12 +181,15 @@ mod tests {
     fn p4_a_fault_is_not_kept() {
         let remembered = Remembered::default();
         let verb: Verb = "GET".parse().unwrap();
-        assert_eq!(remembered.satisfied(&verb, &[1, 2], || Err("fault")), Err("fault"));
         assert_eq!(
-            remembered.satisfied(&verb, &[1, 2], || Ok::<_, &str>(vec![1])),
+            remembered.satisfied(&verb, None, &[1, 2], || Err("fault")),
+            Err("fault")
+        );
+        assert_eq!(
+            remembered.satisfied(&verb, None, &[1, 2], || Ok::<_, &str>(vec![1])),
             Ok(vec![1])
         );
-        assert_eq!(remembered.satisfied(&verb, &[1, 2], || Err("fault")), Ok(vec![1]));
-        assert_eq!(remembered.satisfied(&verb, &[1], || Err("fault")), Err("fault"));
+        assert_eq!(remembered.satisfied(&verb, None, &[1, 2], || Err("fault")), Ok(vec![1]));
+        assert_eq!(remembered.satisfied(&verb, None, &[1], || Err("fault")), Err("fault"));
     }
 }
