@@ -41,6 +41,19 @@ fn served(text: &str, login: Option<&str>) -> Answer {
     Answer::whole(200, "application/json", answer.to_string().into_bytes())
 }
 
+/// The server of tickets, over TLS by a root that the person knows.
+fn tickets(kit: &Bailiwick) -> Origin {
+    let root = Root::new();
+    kit.write_home("root.pem", root.pem());
+    kit.write_home(
+        ".config/bailiwick/rules.toml",
+        "extends = [\"ceiling\"]\n[network]\nroots = [\"~/root.pem\"]\n",
+    );
+    Origin::over_tls(&root, &["mcp.test"], |heard| {
+        served(&heard.text(), heard.header("authorization"))
+    })
+}
+
 fn agent(kit: &Bailiwick, calls: &str) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/babysitter/desk/agent.py");
     kit.write("agent.py", &std::fs::read_to_string(from).unwrap());
@@ -51,15 +64,7 @@ fn agent(kit: &Bailiwick, calls: &str) {
 fn p9_a_remote_server_gets_its_login_at_the_gate_and_nobody_inside_has_it() {
     for mut kit in [Bailiwick::new(), Bailiwick::as_ordinary_user()] {
         kit.set("TICKETS", SECRET);
-        let root = Root::new();
-        let origin = Origin::over_tls(&root, &["mcp.test"], |heard| {
-            served(&heard.text(), heard.header("authorization"))
-        });
-        kit.write_home("root.pem", root.pem());
-        kit.write_home(
-            ".config/bailiwick/rules.toml",
-            "extends = [\"ceiling\"]\n[network]\nroots = [\"~/root.pem\"]\n",
-        );
+        let origin = tickets(&kit);
         agent(
             &kit,
             "{\"tool\": \"tickets__find\", \"args\": {\"id\": 7}}\n{\"tool\": \"tickets__find\", \"args\": {\"id\": 8}}\n",
@@ -122,15 +127,7 @@ fn at(kit: &Bailiwick, folder: &str, words: &str) -> bailiwick_testkit::Done {
 #[test]
 fn c060_a_server_is_called_with_the_login_of_its_own_context_or_not_at_all() {
     for kit in kits() {
-        let root = Root::new();
-        let origin = Origin::over_tls(&root, &["mcp.test"], |heard| {
-            served(&heard.text(), heard.header("authorization"))
-        });
-        kit.write_home("root.pem", root.pem());
-        kit.write_home(
-            ".config/bailiwick/rules.toml",
-            "extends = [\"ceiling\"]\n[network]\nroots = [\"~/root.pem\"]\n",
-        );
+        let origin = tickets(&kit);
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/babysitter/desk/agent.py");
         let agent = std::fs::read_to_string(from).unwrap();
         for who in ["ann", "bob"] {

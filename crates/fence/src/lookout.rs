@@ -22,7 +22,7 @@ use bailiwick_gate::{BindMode, Protected, Protection};
 use bailiwick_model::AbsPath;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxAttributes, StatxFlags, openat, statx};
+use rustix::fs::{AtFlags, FileType, RawDir, StatxAttributes, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, MountAttrFlags, fsmount};
 use rustix::process::{fchdir, nice};
@@ -34,6 +34,7 @@ use crate::channel::Channel;
 use crate::filter::Filters;
 use crate::mounts::{attach_on, clone_of, fresh, pin, stand_in};
 use crate::root::PROC_HIDDEN;
+use crate::search::is_closed_or_gone;
 use crate::top::{Top, inside};
 use crate::trees::{Tree, Trees};
 use crate::wanted::{Asked, Match, Seen, Wanted};
@@ -134,10 +135,14 @@ pub(crate) fn live(watch: &Watch, mounts: OwnedFd, line: &Channel) -> io::Result
     let targets: Vec<&AbsPath> = targets.collect();
     let asked: Vec<Asked<'_>> = watch.protected.iter().map(Asked::of).collect();
     let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
+    let over = |tree| Over {
+        tree,
+        wanted: Wanted::of(tree, &asked, &targets),
+    };
+    let over: Vec<Over<'_>> = trees.iter().map(over).collect();
     let mut lookout = Lookout {
-        wanted: trees.iter().map(|tree| Wanted::of(tree, &asked, &targets)).collect(),
         top: &top,
-        trees: &trees,
+        over: &over,
         // A person may have so many of them, in all programs together.
         full: events.is_none(),
         events,
@@ -186,10 +191,20 @@ fn looked_at(place: &OwnedFd) -> rustix::io::Result<Look> {
 
 /// Gone, or not to be seen, by the time that it is looked at.
 fn is_gone(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::NOENT | Errno::ACCESS | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG | Errno::STALE
-    )
+    is_closed_or_gone(errno) || matches!(errno, Errno::NAMETOOLONG | Errno::STALE)
+}
+
+/// A tree that is looked over, and what is asked for there.
+struct Over<'a> {
+    tree: &'a Tree,
+    wanted: Wanted<'a>,
+}
+
+impl Over<'_> {
+    /// Where a place of the tree is seen, below the top.
+    fn at(&self, below: &Path) -> PathBuf {
+        inside(&self.tree.target).join(below)
+    }
 }
 
 /// Something that happened in a watched folder.
@@ -201,12 +216,11 @@ struct Event {
 
 struct Lookout<'a> {
     top: &'a Top,
-    trees: &'a [Tree],
-    wanted: Vec<Wanted<'a>>,
+    over: &'a [Over<'a>],
     /// What tells of watched folders; none where the person has too many such.
     events: Option<OwnedFd>,
     /// Where each watched folder lies: its tree, and its path there.
-    folders: HashMap<i32, (usize, PathBuf)>,
+    folders: HashMap<i32, (&'a Over<'a>, PathBuf)>,
     /// How many bytes their paths have.
     paths: usize,
     /// True once no more can be watched.
@@ -273,26 +287,24 @@ impl<'a> Lookout<'a> {
             }
             return Ok(());
         }
-        let Some((name, (tree, folder))) = event.name.as_deref().zip(self.folders.get(&event.folder)) else {
+        let Some((name, (over, folder))) = event.name.as_deref().zip(self.folders.get(&event.folder)) else {
             return Ok(());
         };
-        let (tree, below) = (*tree, folder.join(OsStr::from_bytes(name.to_bytes())));
+        let (over, below) = (*over, folder.join(OsStr::from_bytes(name.to_bytes())));
         let kind = match event.flags.contains(ReadFlags::ISDIR) {
             true => FileType::Directory,
             false => FileType::RegularFile,
         };
-        match self.comes(tree, &below, kind)? {
-            true => self.walk(tree, below),
+        match self.comes(over, &below, kind)? {
+            true => self.walk(over, below),
             false => Ok(()),
         }
     }
 
     fn walk_all(&mut self) -> io::Result<()> {
         let begun = Instant::now();
-        for tree in 0..self.trees.len() {
-            if self.wanted.get(tree).is_some_and(|wanted| !wanted.all.is_empty()) {
-                self.walk(tree, PathBuf::new())?;
-            }
+        for over in self.over.iter().filter(|over| !over.wanted.all.is_empty()) {
+            self.walk(over, PathBuf::new())?;
         }
         let pace = begun.elapsed().saturating_mul(PACE);
         self.again = Instant::now() + pace.clamp(SHORTEST_PACE, LONGEST_PACE);
@@ -300,19 +312,19 @@ impl<'a> Lookout<'a> {
     }
 
     /// Watches a folder and those below it, the nearest first, and protects what lies there.
-    fn walk(&mut self, tree: usize, below: PathBuf) -> io::Result<()> {
+    fn walk(&mut self, over: &'a Over<'a>, below: PathBuf) -> io::Result<()> {
         let mut left = VecDeque::from([below]);
         let mut walked: usize = 0;
         while let Some(below) = left.pop_front() {
             // What cannot be looked into is not the agent's to read either, or has gone.
-            let Ok(folder) = self.open(tree, &below) else {
+            let Ok(folder) = self.top.folder(&over.at(&below)) else {
                 continue;
             };
             // Watched before it is read: what comes meanwhile is told or found.
-            self.add(&folder, tree, &below);
+            self.add(&folder, over, &below);
             for (name, kind) in entries(&folder) {
                 let below = below.join(name);
-                if self.comes(tree, &below, kind)? {
+                if self.comes(over, &below, kind)? {
                     left.push_back(below);
                 }
             }
@@ -324,17 +336,7 @@ impl<'a> Lookout<'a> {
         Ok(())
     }
 
-    fn at(&self, tree: usize, below: &Path) -> Option<PathBuf> {
-        self.trees.get(tree).map(|tree| inside(&tree.target).join(below))
-    }
-
-    fn open(&self, tree: usize, below: &Path) -> rustix::io::Result<OwnedFd> {
-        let at = self.at(tree, below).ok_or(Errno::NOENT)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(self.top.exact(&at)?, c".", flags, Mode::empty())
-    }
-
-    fn add(&mut self, folder: &OwnedFd, tree: usize, below: &Path) {
+    fn add(&mut self, folder: &OwnedFd, over: &'a Over<'a>, below: &Path) {
         let Some(events) = self.events.as_ref().filter(|_| self.folders.len() < MAX_FOLDERS) else {
             self.full = true;
             return;
@@ -342,7 +344,7 @@ impl<'a> Lookout<'a> {
         let what = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
         match fchdir(folder).and_then(|()| inotify::add_watch(events, c".", what)) {
             Ok(number) => {
-                let known = self.folders.insert(number, (tree, below.to_path_buf()));
+                let known = self.folders.insert(number, (over, below.to_path_buf()));
                 let before = known.map_or(0, |(_, below)| below.as_os_str().len());
                 self.paths = (self.paths.saturating_add(below.as_os_str().len())).saturating_sub(before);
                 self.full |= self.paths >= MAX_PATHS;
@@ -354,12 +356,9 @@ impl<'a> Lookout<'a> {
     }
 
     /// Protects what stands at a place, if its name says so. True for a folder that is to be entered.
-    fn comes(&mut self, tree: usize, below: &Path, kind: FileType) -> io::Result<bool> {
-        let (Some(shown), Some(wanted), Some(name)) = (
-            self.trees.get(tree),
-            self.wanted.get(tree),
-            below.file_name().map(OsStr::as_bytes),
-        ) else {
+    fn comes(&self, over: &Over<'_>, below: &Path, kind: FileType) -> io::Result<bool> {
+        let Over { tree, wanted } = over;
+        let Some(name) = below.file_name().map(OsStr::as_bytes) else {
             return Ok(false);
         };
         if wanted.is_other(below) {
@@ -367,43 +366,35 @@ impl<'a> Lookout<'a> {
         }
         let mut kind = kind;
         if kind == FileType::Unknown || wanted.candidates(name).next().is_some() {
-            let place = match self.top.exact(&inside(&shown.target).join(below)) {
+            let at = over.at(below);
+            let place = match self.top.exact(&at) {
                 Ok(place) => place,
                 Err(errno) if is_gone(errno) => return Ok(false),
                 Err(errno) => return Err(errno.into()),
             };
             let look = looked_at(&place)?;
             kind = look.kind;
-            let meant = |one: &&Protected| one.protection != Protection::GuardFile || !kind.is_dir();
-            let patterns = wanted.candidates(name).filter(meant);
-            if let Some(Match { protection, .. }) = Seen::of(shown, below).protection(patterns) {
-                self.protect(tree, below, &place, &look, protection)?;
+            if let Some(Match { protection, .. }) = wanted.says(name, kind.is_dir(), &Seen::of(tree, below)) {
+                self.protect(&at, &place, &look, protection)?;
                 if protection == Protection::Hide {
                     return Ok(false);
                 }
             }
         }
-        Ok(kind.is_dir() && (shown.personal || wanted.reaches_into(&Seen::of(shown, below))))
+        Ok(kind.is_dir() && wanted.enters(tree, below))
     }
 
-    fn protect(
-        &self,
-        tree: usize,
-        below: &Path,
-        place: &OwnedFd,
-        look: &Look,
-        protection: Protection,
-    ) -> io::Result<()> {
+    fn protect(&self, at: &Path, place: &OwnedFd, look: &Look, protection: Protection) -> io::Result<()> {
         let hide = protection == Protection::Hide;
         let done = match (look.kind, hide) {
-            (FileType::Symlink, _) => return self.protect_link(tree, below, place, hide),
+            (FileType::Symlink, _) => return self.protect_link(at, place, hide),
             _ if look.covered || (look.mounted && !hide) => return Ok(()),
             (_, true) => self.hide(place, look),
             (_, false) => pin(place, true),
         };
         match done {
             // It went meanwhile: what has its name now is told by itself.
-            Err(_) if self.is_another(tree, below, place) => Ok(()),
+            Err(_) if self.is_another(at, place) => Ok(()),
             done => done,
         }
     }
@@ -423,9 +414,8 @@ impl<'a> Lookout<'a> {
     }
 
     /// What a link leads to is protected, and its name where the kernel lets links be mounted on.
-    fn protect_link(&self, tree: usize, below: &Path, link: &OwnedFd, hide: bool) -> io::Result<()> {
-        let end = self.at(tree, below).and_then(|at| self.top.end_of_link(&at));
-        if let Some((end, _)) = end
+    fn protect_link(&self, at: &Path, link: &OwnedFd, hide: bool) -> io::Result<()> {
+        if let Some((end, _)) = self.top.end_of_link(at)
             && let Ok(end) = self.top.exact(&end)
         {
             let look = looked_at(&end)?;
@@ -444,10 +434,9 @@ impl<'a> Lookout<'a> {
     }
 
     /// True when something else, or nothing, stands now where this stood.
-    fn is_another(&self, tree: usize, below: &Path, place: &OwnedFd) -> bool {
+    fn is_another(&self, at: &Path, place: &OwnedFd) -> bool {
         let number = |place: &OwnedFd| rustix::fs::fstat(place).map(|found| (found.st_dev, found.st_ino));
-        let now = self.at(tree, below).and_then(|at| self.top.exact(&at).ok());
-        now.is_none_or(|now| number(&now) != number(place))
+        self.top.exact(at).map_or(true, |now| number(&now) != number(place))
     }
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn search(top: &Top, trees: &Trees, protected: &[Protected]) -> Resul
 }
 
 /// Nobody of the fence can list it either, or it has just gone.
-fn is_closed_or_gone(errno: Errno) -> bool {
+pub(crate) fn is_closed_or_gone(errno: Errno) -> bool {
     matches!(errno, Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
 }
 
@@ -248,7 +248,7 @@ impl<'a> Walk<'a> {
     fn what_is_left(&mut self, shared: &Shared<'a>) -> Result<(), LaunchFault> {
         while let Some(mut left) = shared.next() {
             let at = inside(&left.tree.target).join(&left.below);
-            let walked = match self.open(&at) {
+            let walked = match self.top.folder(&at) {
                 Ok(folder) => {
                     let Left {
                         tree,
@@ -301,17 +301,12 @@ impl<'a> Walk<'a> {
         if !tree.folder || !search {
             return Ok(());
         }
-        let folder = match self.open(&at) {
+        let folder = match self.top.folder(&at) {
             Ok(folder) => folder,
             Err(Errno::ACCESS) => return Ok(()),
             Err(errno) => return Err(self.lost(&at, errno)),
         };
         self.folder(&folder, tree, wanted, &mut PathBuf::new(), false, 0)
-    }
-
-    fn open(&self, at: &Path) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(self.top.exact(at)?, c".", flags, Mode::empty())
     }
 
     fn lost(&self, at: &Path, errno: Errno) -> LaunchFault {
@@ -405,9 +400,7 @@ impl<'a> Walk<'a> {
         let mut guarded = guarded;
         if wanted.candidates(name.as_bytes()).next().is_some() {
             let seen = Seen::of(tree, below);
-            let meant = |one: &&Protected| one.protection != Protection::GuardFile || !kind.is_dir();
-            let patterns = wanted.candidates(name.as_bytes()).filter(meant);
-            if let Some(Match { protection, named }) = seen.protection(patterns) {
+            if let Some(Match { protection, named }) = wanted.says(name.as_bytes(), kind.is_dir(), &seen) {
                 // A file is guarded like everything else.
                 let protection = protection.max(Protection::Guard);
                 let at = at();
@@ -432,7 +425,7 @@ impl<'a> Walk<'a> {
                 if wanted.is_other(below) {
                     return Ok(());
                 }
-                if !tree.personal && !wanted.reaches_into(&Seen::of(tree, below)) {
+                if !wanted.enters(tree, below) {
                     return Ok(());
                 }
                 let depth = depth.saturating_add(1);
@@ -551,7 +544,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             self.take(&end, tree, protection, folder)?;
-            if let (Ok(up), Some(name)) = (self.open(end.parent().unwrap_or(Path::new("."))), end.file_name()) {
+            if let (Ok(up), Some(name)) = (self.top.folder(end.parent().unwrap_or(Path::new("."))), end.file_name()) {
                 let kind = if folder {
                     FileType::Directory
                 } else {
@@ -571,7 +564,7 @@ impl<'a> Walk<'a> {
         let sockets = self.sockets;
         for (tree, nothing) in trees.trees.iter().zip(nothing).filter(|(tree, _)| tree.personal) {
             let at = inside(&tree.target);
-            if let (true, Ok(folder)) = (tree.folder, self.open(&at)) {
+            if let (true, Ok(folder)) = (tree.folder, self.top.folder(&at)) {
                 self.folder(&folder, tree, nothing, &mut PathBuf::new(), false, 0)?;
             }
             for (at, device, inode) in self.files.replace(Vec::new()).unwrap_or_default() {

@@ -48,6 +48,12 @@ impl Top {
         openat2(&self.folder, inside, flags, Mode::empty(), how)
     }
 
+    /// Opens the folder at a path below it, to be read, following no link.
+    pub(crate) fn folder(&self, inside: &Path) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(self.exact(inside)?, c".", flags, Mode::empty())
+    }
+
     /// Follows a link to its end, inside. None when it leads nowhere. Also says whether that is a folder.
     pub(crate) fn end_of_link(&self, inside: &Path) -> Option<(PathBuf, bool)> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;

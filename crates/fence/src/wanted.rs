@@ -107,12 +107,23 @@ impl<'a> Wanted<'a> {
         )
     }
 
+    /// What they say of a place of this name.
+    pub(crate) fn says(&self, name: &[u8], folder: bool, seen: &Seen) -> Option<Match> {
+        let meant = |one: &&Protected| one.protection != Protection::GuardFile || !folder;
+        seen.protection(self.candidates(name).filter(meant))
+    }
+
+    /// True for a folder of the tree in which something may be protected.
+    pub(crate) fn enters(&self, tree: &Tree, below: &Path) -> bool {
+        tree.personal || self.reaches_into(&Seen::of(tree, below))
+    }
+
     /// True where another tree is seen at this place of the tree.
     pub(crate) fn is_other(&self, below: &Path) -> bool {
         !self.inner.is_empty() && self.inner.contains(below)
     }
 
-    pub(crate) fn reaches_into(&self, seen: &Seen) -> bool {
+    fn reaches_into(&self, seen: &Seen) -> bool {
         self.everywhere
             || self
                 .all
