@@ -138,6 +138,11 @@ impl Client {
         encode(&Call::Tell { question, words })
     }
 
+    /// Says that somebody is served about whom there may be more to say at the task's end.
+    pub fn attending(&self) -> Result<Vec<u8>, WireFault> {
+        encode(&Call::Attending)
+    }
+
     /// Puts on record what the gate refused by itself.
     pub fn refused(&mut self, task: TaskId, code: Code, what: &str) -> Result<(u64, Vec<u8>), ClientFault> {
         let call = self.call(Open::Refused)?;

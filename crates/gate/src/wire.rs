@@ -14,7 +14,7 @@ use crate::secret::{Redeemed, ToSign};
 use crate::written::{RequestDigest, Written};
 
 /// The version of the frames. Both ends must have the same.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// Largest frame, in bytes of JSON.
 pub const MAX_FRAME: usize = 256 * 1024;
@@ -89,6 +89,9 @@ pub enum Call {
         /// Its words.
         words: String,
     },
+    /// Somebody is served who may leave at the task's end without having asked for anything: there may be more to say then.
+    /// Nothing comes back.
+    Attending,
     /// What the gate refused by itself.
     Refused {
         /// The number.

@@ -16,6 +16,7 @@ use bailiwick_model::{Code, DecisionId, Millis, Request, TaskId};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::attended::{Attended, Attending};
 use crate::cuts::Cuts;
 use crate::effect::Effect;
 use crate::speaker::{self, Awaited, ChannelFault, Say};
@@ -83,6 +84,7 @@ struct Inner {
     say: mpsc::UnboundedSender<Say>,
     cuts: Arc<Cuts>,
     hears: Arc<dyn Hears>,
+    attended: Arc<Attended>,
 }
 
 impl Channel {
@@ -96,13 +98,20 @@ impl Channel {
     ) -> Result<(Self, impl Future<Output = Result<(), ChannelFault>> + use<>), ChannelFault> {
         let (say, said) = mpsc::unbounded_channel();
         let cuts = Arc::<Cuts>::default();
-        let run = speaker::run(task, build, gate, socket, said, Arc::clone(&cuts), Arc::clone(&hears))?;
+        let attended = Arc::<Attended>::default();
+        let ends = speaker::Ends {
+            cuts: Arc::clone(&cuts),
+            hears: Arc::clone(&hears),
+            attended: Arc::clone(&attended),
+        };
+        let run = speaker::run(task, build, gate, socket, said, ends)?;
         let inner = Inner {
             task,
             asked: AtomicU64::new(0),
             say,
             cuts,
             hears,
+            attended,
         };
         Ok((Self(Arc::new(inner)), run))
     }
@@ -110,6 +119,16 @@ impl Channel {
     /// The task on whose behalf the channel asks.
     pub fn task(&self) -> TaskId {
         self.0.task
+    }
+
+    /// Notes, for as long as what it returns is kept, that somebody is served whose leaving is something to put on record:
+    /// when the task ends, that is waited for.
+    pub fn attend(&self) -> Attending {
+        let (attending, first) = self.0.attended.begin();
+        if first {
+            self.say(Say::Attending);
+        }
+        attending
     }
 
     /// Passes on what the agent has to say about a question.
@@ -418,6 +437,39 @@ mod tests {
         };
         assert!(denied.refusal.is_none());
         assert!(channel.refuse(Code::NotTls, "a", "b").await.refusal.is_none());
+    }
+
+    #[tokio::test]
+    async fn p10_what_the_end_brings_to_light_is_said_before_the_channel_closes() {
+        let (channel, mut mediator) = pair().await;
+        let attending = channel.attend();
+        assert!(matches!(mediator.hear().await, Call::Attending));
+        drop(channel.attend());
+        mediator.socket.shutdown().await.unwrap();
+        let leaves = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let said = channel
+                .refuse(Code::CertificateNotAccepted, "TLS to h:1", "it left")
+                .await;
+            drop(attending);
+            said
+        });
+        let heard = mediator.hear().await;
+        assert!(
+            matches!(
+                heard,
+                Call::Refused {
+                    code: Code::CertificateNotAccepted,
+                    ..
+                }
+            ),
+            "{heard:?}"
+        );
+        assert!(
+            leaves.await.unwrap().refusal.is_none(),
+            "nothing is answered at the end"
+        );
+        assert_eq!(mediator.socket.read(&mut [0; 8]).await.unwrap(), 0);
     }
 
     #[tokio::test]

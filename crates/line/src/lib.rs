@@ -6,12 +6,14 @@
 //! Trust: whoever connects is hostile; the channels are the supervisor's and the daemon's.
 //! Not here: the frames of the task's channel (`gate`), what a connection may do (`proxy`, `tools`).
 
+mod attended;
 mod channel;
 mod cuts;
 mod door;
 mod effect;
 mod speaker;
 
+pub use attended::Attending;
 pub use channel::{Channel, Denied, Hears};
 pub use cuts::{Cut, REVOKED};
 pub use door::{Came, Door};

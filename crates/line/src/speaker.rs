@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use zeroize::Zeroize as _;
 
+use crate::attended::Attended;
 use crate::channel::Hears;
 use crate::cuts::Cuts;
 
@@ -29,6 +30,9 @@ const WRITE_AHEAD: usize = 1024 * 1024;
 
 /// How long the settlement of an effect may wait for a question that it is sent with. It never comes after one.
 const SETTLE_TIME: Duration = Duration::from_millis(2);
+
+/// How long those who are served may take to go when the channel ends.
+const HEARS_OUT: Duration = Duration::from_millis(100);
 
 /// How long what is left to say may take when the channel ends.
 const LAST_WORDS: Duration = Duration::from_millis(150);
@@ -54,6 +58,8 @@ pub(crate) enum Say {
     Refused(Code, String, oneshot::Sender<Refusal>),
     /// What the agent says about a question.
     Tell(DecisionId, String),
+    /// Somebody is served about whom there may be more to say at the end.
+    Attending,
 }
 
 impl Say {
@@ -77,6 +83,13 @@ pub(crate) struct Awaited {
     pub(crate) answer: oneshot::Sender<Outcome>,
 }
 
+/// What a channel's two ends on this side share.
+pub(crate) struct Ends {
+    pub(crate) cuts: Arc<Cuts>,
+    pub(crate) hears: Arc<dyn Hears>,
+    pub(crate) attended: Arc<Attended>,
+}
+
 /// Greets; the future runs the channel until it ends.
 pub(crate) fn run(
     task: TaskId,
@@ -84,8 +97,7 @@ pub(crate) fn run(
     gate: GateKind,
     socket: UnixStream,
     said: mpsc::UnboundedReceiver<Say>,
-    cuts: Arc<Cuts>,
-    hears: Arc<dyn Hears>,
+    ends: Ends,
 ) -> Result<impl Future<Output = Result<(), ChannelFault>> + use<>, ChannelFault> {
     let client = Client::default();
     let hello = client.hello(build, gate).map_err(ClientFault::from)?;
@@ -96,8 +108,7 @@ pub(crate) fn run(
         numbers: HashMap::new(),
         notes: HashMap::new(),
         redeems: HashMap::new(),
-        hears,
-        cuts,
+        ends,
         out: hello,
         rests: false,
     };
@@ -112,8 +123,7 @@ struct Speaker {
     numbers: HashMap<u64, u64>,
     notes: HashMap<u64, oneshot::Sender<Refusal>>,
     redeems: HashMap<u64, oneshot::Sender<Result<Redeemed, Refusal>>>,
-    hears: Arc<dyn Hears>,
-    cuts: Arc<Cuts>,
+    ends: Ends,
     out: Vec<u8>,
     /// True while all that is to be written is settlements, which wait a moment for a question to go with.
     rests: bool,
@@ -130,7 +140,7 @@ impl Speaker {
             tokio::select! {
                 got = read.read(&mut buffer) => {
                     let count = match got {
-                        Ok(0) => return self.last_words(&mut write).await,
+                        Ok(0) => return self.last_words(&mut write, &mut said).await,
                         Ok(count) => count,
                         Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
                         Err(fault) => return Err(fault.into()),
@@ -164,7 +174,7 @@ impl Speaker {
                             self.say(more)?;
                         }
                     }
-                    None => return self.last_words(&mut write).await,
+                    None => return self.last_words(&mut write, &mut said).await,
                 },
             }
             if self.rests && !rested {
@@ -174,7 +184,14 @@ impl Speaker {
     }
 
     /// Writes what there is left to say, and that there is no more.
-    async fn last_words(&self, write: &mut OwnedWriteHalf) -> Result<(), ChannelFault> {
+    async fn last_words(
+        mut self,
+        write: &mut OwnedWriteHalf,
+        said: &mut mpsc::UnboundedReceiver<Say>,
+    ) -> Result<(), ChannelFault> {
+        if let Ok(heard) = tokio::time::timeout(HEARS_OUT, self.hear_out(said)).await {
+            heard?;
+        }
         let written = async {
             write.write_all(&self.out).await?;
             write.shutdown().await
@@ -182,6 +199,25 @@ impl Speaker {
         // A mediator that hears no more needs none of it: what was not settled counts as abandoned.
         let _ = tokio::time::timeout(LAST_WORDS, written).await;
         Ok(())
+    }
+
+    /// Takes what is said of those who are served still, until they have gone. Nothing is answered any more.
+    async fn hear_out(&mut self, said: &mut mpsc::UnboundedReceiver<Say>) -> Result<(), ChannelFault> {
+        let attended = Arc::clone(&self.ends.attended);
+        let mut gone = std::pin::pin!(attended.gone());
+        loop {
+            self.decides.clear();
+            self.notes.clear();
+            self.redeems.clear();
+            tokio::select! {
+                biased;
+                say = said.recv() => match say {
+                    Some(say) => self.say(say)?,
+                    None => return Ok(()),
+                },
+                () = &mut gone => return Ok(()),
+            }
+        }
     }
 
     fn say(&mut self, say: Say) -> Result<(), ChannelFault> {
@@ -215,6 +251,7 @@ impl Speaker {
                     self.out.extend(frame);
                 }
             }
+            Say::Attending => self.out.extend(self.client.attending().map_err(ClientFault::from)?),
             Say::Refused(code, what, answer) => {
                 if let Some((call, frame)) = Self::sendable(self.client.refused(self.task, code, &what))? {
                     self.out.extend(frame);
@@ -243,8 +280,8 @@ impl Speaker {
 
     fn hand_on(&mut self, reply: Reply) -> Result<(), ChannelFault> {
         match reply {
-            Reply::Ready => self.hears.greeted(),
-            Reply::Told(refusal) => self.hears.refused(&refusal),
+            Reply::Ready => self.ends.hears.greeted(),
+            Reply::Told(refusal) => self.ends.hears.refused(&refusal),
             Reply::Waits(call, question) => {
                 let waits = self.decides.get_mut(&call).and_then(|awaited| awaited.waits.take());
                 if let Some(waits) = waits {
@@ -265,7 +302,7 @@ impl Speaker {
             }
             // Whether the mediator could take it is in its own record; there is nothing left to do here.
             Reply::Settled(..) => {}
-            Reply::Revoked(nonce) => self.cuts.revoke(nonce),
+            Reply::Revoked(nonce) => self.ends.cuts.revoke(nonce),
             Reply::Redeemed(call, redeemed) => {
                 if let Some(asker) = self.redeems.remove(&call) {
                     let _ = asker.send(redeemed);

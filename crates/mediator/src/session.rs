@@ -160,6 +160,7 @@ impl Session {
                 self.mediator.withdraw(&self.line, Some(call));
                 Ok(())
             }
+            (Call::Attending, true) => Ok(()),
             (Call::Settle { call, settlement }, true) => {
                 let answer = match self.mediator.settle_of(self.task, &settlement) {
                     Ok(()) => Answer::Settled { call },

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bailiwick_gate::{GateKind, Refusal};
-use bailiwick_line::{ChannelFault, Effect, Hears};
+use bailiwick_line::{Attending, ChannelFault, Effect, Hears};
 use bailiwick_model::{Code, DecisionId, Request, TaskId};
 use tokio::net::UnixStream;
 
@@ -49,6 +49,11 @@ impl Channel {
     /// Passes on what the agent has to say about a question.
     pub(crate) fn tell(&self, question: DecisionId, words: String) {
         self.line.tell(question, words);
+    }
+
+    /// Notes that somebody is served whose leaving is something to put on record.
+    pub(crate) fn attend(&self) -> Attending {
+        self.line.attend()
     }
 
     /// The task on whose behalf the channel asks.

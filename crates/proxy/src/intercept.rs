@@ -227,9 +227,12 @@ impl Gate {
             }
             None => return,
         };
+        // A client that does not believe the certificate ends the handshake, and often its task with it.
+        let attending = self.channel.attend();
         let accepting = TlsAcceptor::from(serving).accept(Gulp::new(Begun::new(greeting.bytes, stream)));
         match tokio::time::timeout(limits::HANDSHAKE_TIME, accepting).await {
             Ok(Ok(client)) => {
+                drop(attending);
                 let many = client.get_ref().1.alpn_protocol() == Some(HTTP_2);
                 let road = Road::Straight {
                     scheme: Scheme::Https,

@@ -18,6 +18,7 @@ use rmcp::model::{
 };
 use rmcp::service::ServiceError;
 use serde_json::{Map, Value};
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use crate::arguments::fields_of;
@@ -96,7 +97,7 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) async fn try_make(&mut self) -> Result<CallToolResult, Refused> {
-        let Ok(_place) = self.gate.calls.try_acquire() else {
+        let Some(_place) = self.place().await else {
             let why = format!("{} calls are under way", limits::CALLS);
             return Err(self.refuse(Code::LimitReached, &why).await);
         };
@@ -159,6 +160,20 @@ impl<'a> Call<'a> {
         match withheld.get(name) {
             Some(why) => self.refuse(Code::ToolUnreadable, why).await,
             None => self.refuse(Code::ToolUnknown, "the server offers no such tool").await,
+        }
+    }
+
+    /// A place among the calls that are under way; none where all are taken, and stay so, or nobody waits any more.
+    async fn place(&self) -> Option<SemaphorePermit<'a>> {
+        if let Ok(place) = self.gate.calls.try_acquire() {
+            return Some(place);
+        }
+        let _waiting = self.gate.waiting.try_acquire().ok()?;
+        tokio::select! {
+            biased;
+            () = self.asker.gone().cancelled() => None,
+            place = self.gate.calls.acquire() => place.ok(),
+            () = tokio::time::sleep(limits::PLACE_TIME) => None,
         }
     }
 

@@ -51,8 +51,10 @@ pub(crate) struct Gate {
     pub(crate) handles: Handles,
     /// Calls that wait for clients of the newest revision.
     pub(crate) held: Held,
-    /// Places for calls.
+    /// Places for calls that are under way.
     pub(crate) calls: Semaphore,
+    /// Places for calls that wait for one of those.
+    pub(crate) waiting: Semaphore,
     lock: Mutex<Lock>,
     /// Counts what is accepted: what was held against the lock before is held against it anew.
     accepted: AtomicU64,
@@ -78,6 +80,7 @@ impl Gate {
             handles: Handles::default(),
             held: Held::default(),
             calls: Semaphore::new(limits::CALLS),
+            waiting: Semaphore::new(limits::CALLS),
             lock: Mutex::new(lock),
             accepted: AtomicU64::new(1),
             catalog: Mutex::new(Arc::new(catalog)),

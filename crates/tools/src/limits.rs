@@ -50,8 +50,12 @@ pub const CALL_TIME: Duration = Duration::from_secs(600);
 /// Most calls that one server works on at once, where its configuration says nothing else. More wait.
 pub const PENDING: usize = 64;
 
-/// Most calls of all clients that are under way, waiting ones among them. More are refused.
+/// Most calls of all clients that are under way, those that wait for a person among them. As many more wait for one of these to
+/// end; more than that are refused.
 pub const CALLS: usize = 512;
+
+/// How long a call waits for another to end. Those that were given up leave as soon as the mediator has answered them.
+pub const PLACE_TIME: Duration = Duration::from_secs(5);
 
 /// Most that a server may say in one second without having been asked, where its configuration says nothing else.
 pub const NOTIFICATIONS: u32 = 200;

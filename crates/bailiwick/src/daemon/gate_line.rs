@@ -27,7 +27,7 @@ const MAX_WAITING: usize = 8 * 1024 * 1024;
 pub type Reply = Arc<dyn Fn(Vec<u8>) + Send + Sync>;
 
 /// How long a gate may take to say its last words when its task ends.
-const LAST_WORDS: Duration = Duration::from_millis(50);
+const LAST_WORDS: Duration = Duration::from_millis(250);
 
 /// A channel that is served.
 pub struct Served(Arc<Answers>);
@@ -38,7 +38,10 @@ impl Served {
     pub fn last_words(&self) {
         let answers = &self.0;
         let mut waiting = lock(&answers.waiting);
-        if !waiting.has_called || waiting.closed {
+        // What it has said may not have been read yet.
+        let has_called =
+            waiting.has_called || rustix::io::ioctl_fionread(&answers.channel).is_ok_and(|bytes| bytes > 0);
+        if !has_called || waiting.closed {
             return;
         }
         waiting.is_over = true;

@@ -265,7 +265,7 @@ impl Judge {
             }
             Call::Refused { call, .. } | Call::Redeem { call, .. } => Answer::Deny { call, refusal },
             // No answer comes to it, and nothing here says anything.
-            Call::Tell { .. } => Answer::Told { refusal },
+            Call::Tell { .. } | Call::Attending => Answer::Told { refusal },
         }
     }
 

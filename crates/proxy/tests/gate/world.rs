@@ -183,7 +183,7 @@ fn mediate(mut socket: UnixStream, log: &Log, counted: &Counted, rules: &(dyn Fn
                         .push(Seen::Settled(settlement.done, settlement.note));
                     Answer::Settled { call }
                 }
-                Call::Tell { .. } => continue,
+                Call::Tell { .. } | Call::Attending => continue,
                 Call::Redeem { call, secret, .. } => {
                     log.lock().unwrap().push(Seen::Redeemed(secret.to_string()));
                     let value = format!("real-value-of-{secret}").into_bytes();

@@ -541,6 +541,7 @@ fn mediate(mut socket: UnixStream, log: &Log, rules: &(dyn Fn(&Request) -> Say +
                     say(&Answer::Settled { call });
                 }
                 Call::Tell { words, .. } => saw(Seen::Told(words)),
+                Call::Attending => {}
                 Call::Redeem { .. } => panic!("a tool gate asks for no secret"),
                 Call::Refused { call, code, what, .. } => {
                     saw(Seen::Refused(code, what));
