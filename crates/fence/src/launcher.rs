@@ -16,7 +16,6 @@ use crate::channel::Channel;
 use crate::errands::Errands;
 use crate::fault::{cause, failed};
 use crate::order::{Errand, Hear, Say};
-use crate::sys;
 
 /// A launcher process that waits for its one order. It can be started ahead of time.
 #[derive(Debug)]
@@ -61,8 +60,8 @@ impl Drop for Line {
 }
 
 impl Launcher {
-    /// Starts `exe args…` as a launcher: the channel is its descriptor 3, it has no others but three on `/dev/null`,
-    /// and an empty environment. The program calls [`crate::run_launcher`] with [`crate::inherited_channel`].
+    /// Starts `exe args…` as a launcher, with the channel for its input, the other two on `/dev/null`, and an empty
+    /// environment. The program calls [`crate::run_launcher`] with [`crate::inherited_channel`].
     pub fn spawn(exe: &Path, args: &[&str]) -> io::Result<Self> {
         let (mine, theirs) = Channel::pair()?;
         let mut command = Command::new(exe);
@@ -70,10 +69,11 @@ impl Launcher {
             .args(args)
             .env_clear()
             .current_dir("/")
-            .stdin(ProcessStdio::null())
+            .stdin(ProcessStdio::from(theirs))
             .stdout(ProcessStdio::null())
             .stderr(ProcessStdio::null());
-        sys::hand_over(&mut command, theirs);
+        // Nothing is to be arranged between fork and exec, so the memory of whoever calls this is not copied for it: a page
+        // that is written afterwards would cost a fault each.
         let process = command.spawn()?;
         // The command holds the launcher's end; with it gone, its death is noticed here.
         drop(command);

@@ -36,9 +36,10 @@ const NAMESPACES: UnshareFlags = UnshareFlags::NEWNS
     .union(UnshareFlags::NEWPID)
     .union(UnshareFlags::NEWCGROUP);
 
-/// Takes the channel that a launcher is started with (descriptor 3). Call it once.
+/// Takes the channel that a launcher is started with, its input, which is `/dev/null` then, and closes what it was started
+/// with besides. Call it once, before anything is opened.
 pub fn inherited_channel() -> std::io::Result<OwnedFd> {
-    sys::inherited(3)
+    sys::take_input()
 }
 
 /// Takes the secret that this program was handed ([`bailiwick_gate::SECRET`]). Call it once.

@@ -10,8 +10,6 @@ pub(crate) mod trace;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use rustix::mount::MountAttrFlags;
 use rustix::process::Pid;
@@ -352,26 +350,24 @@ pub(crate) fn inherited(number: i32) -> io::Result<OwnedFd> {
     Ok(descriptor)
 }
 
-/// Arranges that the command starts with `channel` as descriptor 3 and nothing above it.
-pub(crate) fn hand_over(command: &mut Command, channel: OwnedFd) {
-    let arrange = move || {
-        let number = channel.as_raw_fd();
-        // SAFETY: between fork and exec; `dup2` and `fcntl` are async-signal-safe, and 3 is not in use by the standard
-        // library's own plumbing, which lies above and is closed at exec.
-        let done = unsafe {
-            if number == 3 {
-                libc::fcntl(3, libc::F_SETFD, 0)
-            } else {
-                libc::dup2(number, 3)
-            }
-        };
-        if done < 0 {
-            return last_error();
-        }
-        close_at_exec_from(4)
-    };
-    // SAFETY: the closure allocates nothing and takes no lock.
-    unsafe { command.pre_exec(arrange) };
+/// Takes this process's input, puts `/dev/null` in its place, and closes all above the standard three. For a process that
+/// has just started and owns nothing else.
+pub(crate) fn take_input() -> io::Result<OwnedFd> {
+    const NUMBER: i32 = 3;
+    // SAFETY: nothing above the standard three is anybody's yet, so that 3 may be replaced.
+    let done = unsafe { libc::dup3(0, NUMBER, libc::O_CLOEXEC) };
+    if done < 0 {
+        return last_error();
+    }
+    // SAFETY: 3 was just made, and nobody else holds it.
+    let channel = unsafe { OwnedFd::from_raw_fd(NUMBER) };
+    // SAFETY: as above; a descriptor that is closed here was inherited by mistake.
+    if unsafe { libc::syscall(libc::SYS_close_range, NUMBER + 1, u32::MAX, 0) } != 0 {
+        return last_error();
+    }
+    let null = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    Ok(channel)
 }
 
 /// The groups that the account database lists for a user.

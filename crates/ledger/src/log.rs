@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use bailiwick_gate::{Clock, Ledger, LedgerFault, Pending};
@@ -11,7 +11,7 @@ use bailiwick_model::{Durability, Event, Record};
 use crate::disk::{Disk, RealDisk};
 use crate::key::SigningKey;
 use crate::open::{self, Recovered};
-use crate::queue::Queue;
+use crate::queue::{Order, Queue};
 use crate::tile::MAX_ENTRY;
 use crate::writer::{Turnover, Writer};
 
@@ -126,7 +126,17 @@ impl Log {
 
     /// Writes all that was appended, publishes the signed checkpoint that covers it with all its tiles, and returns it.
     pub fn checkpoint(&self) -> Result<String, LogFault> {
-        let (order, answer) = mpsc::channel();
+        self.order(true)
+    }
+
+    /// Writes all that was appended so that it stays, and returns the signed checkpoint that covers it: it can be verified
+    /// against from then on. It is published, as [`Self::checkpoint`] does, within a second.
+    pub fn signed(&self) -> Result<String, LogFault> {
+        self.order(false)
+    }
+
+    fn order(&self, publish: bool) -> Result<String, LogFault> {
+        let (order, answer) = Order::new(publish);
         let mut state = self.0.queue.lock();
         if state.closed {
             return Err(LogFault::Closed);

@@ -47,7 +47,7 @@ pub(crate) struct State {
     pub(crate) fault: Option<String>,
     pub(crate) closed: bool,
     /// Who asked for a checkpoint.
-    pub(crate) orders: Vec<mpsc::Sender<Result<String, String>>>,
+    pub(crate) orders: Vec<Order>,
 }
 
 /// A record on its way.
@@ -56,6 +56,25 @@ pub(crate) struct Queued {
     pub(crate) since: Instant,
     /// Who waits for it; none when it was acknowledged at once.
     pub(crate) slot: Option<Arc<Slot>>,
+}
+
+/// Somebody who waits for a checkpoint.
+pub(crate) struct Order {
+    /// Whether it is to be published first.
+    pub(crate) publish: bool,
+    answer: mpsc::Sender<Result<String, String>>,
+}
+
+impl Order {
+    pub(crate) fn new(publish: bool) -> (Self, mpsc::Receiver<Result<String, String>>) {
+        let (answer, answered) = mpsc::channel();
+        (Self { publish, answer }, answered)
+    }
+
+    /// Tells it. Whoever asked may have gone; what was asked for is done all the same.
+    pub(crate) fn answer(self, note: Result<String, String>) {
+        let _ = self.answer.send(note);
+    }
 }
 
 impl Queue {

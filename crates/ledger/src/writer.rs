@@ -19,7 +19,7 @@ use bailiwick_gate::{LedgerFault, Receipt};
 use crate::folder::CHECKPOINT;
 use crate::note;
 use crate::open::{OnDisk, begin, remove_partial};
-use crate::queue::{Queue, Queued, State};
+use crate::queue::{Order, Queue, Queued, State};
 use crate::tail;
 use crate::tile::{Place, Tile, WIDTH};
 use crate::tree::{Hash, Tree, leaf};
@@ -81,7 +81,7 @@ pub(crate) struct Writer {
 /// What there is to do.
 struct Work {
     records: Vec<Queued>,
-    orders: Vec<mpsc::Sender<Result<String, String>>>,
+    orders: Vec<Order>,
     urgent: bool,
     closing: bool,
 }
@@ -113,18 +113,23 @@ impl Writer {
         self.tell_state(room.err());
         loop {
             let work = self.await_work();
-            let (orders, closing) = (work.orders, work.closing);
-            let publish = !orders.is_empty() || closing;
-            let sync = work.urgent || publish;
-            let done = self
-                .commit(work.records, sync)
+            let (mut orders, closing) = (work.orders, work.closing);
+            let publish = closing || orders.iter().any(|order| order.publish);
+            let sync = work.urgent || publish || !orders.is_empty();
+            let committed = self.commit(work.records, sync);
+            if committed.is_ok() {
+                // What is signed stands in the tail: they need not wait for the files that others read.
+                for order in orders.extract_if(.., |order| !order.publish) {
+                    order.answer(Ok(self.on_disk.note.clone()));
+                }
+            }
+            let done = committed
                 .and_then(|()| self.tidy(publish))
                 .and_then(|()| self.keep_room());
             self.tell_state(done.err());
             for order in orders {
                 let fault = self.queue.lock().fault.clone();
-                // Whoever asked may have gone; the checkpoint is published all the same.
-                let _ = order.send(fault.map_or_else(|| Ok(self.on_disk.note.clone()), Err));
+                order.answer(fault.map_or_else(|| Ok(self.on_disk.note.clone()), Err));
             }
             if closing {
                 self.end();

@@ -231,6 +231,29 @@ fn p10_another_history_does_not_fit_the_checkpoint_even_with_the_same_key() {
 }
 
 #[test]
+fn p10_what_is_signed_is_verified_against_before_it_is_published() {
+    let specimen = Specimen::new();
+    let log = specimen.open().unwrap().0;
+    fill(&log, 1..=300);
+    let published = log.checkpoint().unwrap();
+    let old = specimen.copy("old");
+    fill(&log, 301..=310);
+    let signed = log.signed().unwrap();
+    // As a crash would leave it, right now.
+    let new = specimen.copy("new");
+    let verifier = specimen.verifier();
+    let found = verify(&new, &verifier, Some(&signed)).unwrap();
+    assert_eq!(found.size, 311);
+    verify(&new, &verifier, Some(&published)).unwrap();
+    let found = verify(&old, &verifier, Some(&signed)).unwrap_err();
+    assert_eq!(found.record(), Some(301), "{found}");
+    let (log, opened) = specimen.open_at(&new).unwrap();
+    assert_eq!(opened.size, 311);
+    log.close();
+    verify(&new, &verifier, Some(&signed)).unwrap();
+}
+
+#[test]
 fn p10_going_back_is_found_with_a_later_checkpoint_and_not_without() {
     let specimen = Specimen::new();
     let log = specimen.open().unwrap().0;

@@ -408,6 +408,9 @@ fn run(daemon: &Arc<Daemon>, mut channel: Channel, order: &RunOrder) -> Result<(
     }
 }
 
+/// How long after a task's end its spares are replaced.
+const BEFORE_SPARES: Duration = Duration::from_micros(1500);
+
 /// Waits for a task's end and tells it; meanwhile tells what is refused, where that is wanted.
 fn see_out(daemon: &Arc<Daemon>, started: task::Started, checkpoint: bool, made: &Made) {
     let handle = started.handle;
@@ -432,7 +435,7 @@ fn see_out(daemon: &Arc<Daemon>, started: task::Started, checkpoint: bool, made:
     });
     let ended = attend::Ended {
         status,
-        checkpoint: checkpoint.then(|| daemon.log.checkpoint().ok()).flatten(),
+        checkpoint: checkpoint.then(|| daemon.log.signed().ok()).flatten(),
         denied,
         made: made.told().into_iter().chain(over).collect(),
     };
@@ -446,10 +449,15 @@ fn see_out(daemon: &Arc<Daemon>, started: task::Started, checkpoint: bool, made:
     if handle.attendance.end(ended) {
         daemon.unheard.forget(id);
     }
-    // The next task finds its spares ready.
-    if let Err(e) = daemon.spares.fill() {
-        talkln!("bailiwick: a spare process could not be started: {e}");
-    }
+    // The next task finds its spares ready. Whoever was told of this one's end may end first: where there are few processors
+    // it would wait for these processes to start.
+    let daemon = Arc::clone(daemon);
+    std::thread::spawn(move || {
+        std::thread::sleep(BEFORE_SPARES);
+        if let Err(e) = daemon.spares.fill() {
+            talkln!("bailiwick: a spare process could not be started: {e}");
+        }
+    });
 }
 
 /// Attends a task on this connection: gives the answer, with a seat at its terminal if it has one.

@@ -288,7 +288,7 @@ fn reading(plan: &FencePlan) -> Arc<dyn Reading> {
     Arc::new(grammars)
 }
 
-/// The body of the launcher's process: its channel is descriptor 3, put there by [`Launcher::spawn`].
+/// The body of the launcher's process: its channel is its input, put there by [`Launcher::spawn`].
 pub fn run_launcher() -> std::process::ExitCode {
     match bailiwick_fence::inherited_channel() {
         Ok(channel) => bailiwick_fence::run_launcher(channel, reading),

@@ -24,6 +24,7 @@ mod stack;
 pub(crate) mod start;
 mod telling;
 mod terminals;
+mod turns;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,7 @@ pub(crate) use connection::Door;
 use line::Line;
 use scope::Scope;
 pub(crate) use start::Known;
+use turns::Turns;
 
 /// Threads that answer, at the beginning.
 const WORKERS: usize = 2;
@@ -98,6 +100,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// A supervisor at work.
 pub(crate) struct Supervisor {
     listener: OwnedFd,
+    turns: Turns,
     charge: Charge,
     terminals: Mutex<terminals::Terminals>,
     /// Held while a name is taken from one thing and given to another, or told apart from one that was just made.
@@ -149,8 +152,10 @@ impl Supervisor {
         let outside = brokers
             .map(|socket| outside::Outside::open(&charge.brokered, socket))
             .transpose()?;
+        let turns = Turns::of(listener.as_fd())?;
         let supervisor = Arc::new(Self {
             listener,
+            turns,
             charge,
             terminals: Mutex::new(terminals),
             names: Mutex::default(),
@@ -184,7 +189,7 @@ impl Supervisor {
     fn work(self: Arc<Self>) {
         loop {
             self.idle.fetch_add(1, Ordering::Relaxed);
-            let next = notify::next(self.listener.as_fd());
+            let next = self.next();
             let left = self.idle.fetch_sub(1, Ordering::Relaxed);
             match next {
                 Ok(held) => {
@@ -202,6 +207,15 @@ impl Supervisor {
             }
         }
         self.workers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Waits for the next call, which comes to one of the threads that wait.
+    fn next(&self) -> std::io::Result<Held> {
+        self.turns.wait()?;
+        let next = notify::next(self.listener.as_fd());
+        // Nothing that this is given can be wrong; and what was taken must be answered.
+        let _ = self.turns.pass(self.listener.as_fd());
+        next
     }
 
     /// True once every thread that the filter held is gone, so that no call can come any more.

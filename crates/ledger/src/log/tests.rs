@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -223,6 +224,23 @@ fn p10_a_failed_sync_fails_who_waits_and_keeps_what_was_acknowledged() {
 }
 
 #[test]
+fn p10_nothing_is_signed_that_is_not_on_disk() {
+    let specimen = Specimen::new();
+    let disk = TestDisk::with_room(1 << 40);
+    let log = open(&specimen, &disk, Turnover::default());
+    append(&log, 1, Durability::Durable);
+    disk.fails_to_sync.store(true, Ordering::SeqCst);
+    append(&log, 2, Durability::Ordered);
+    assert!(matches!(log.signed(), Err(LogFault::Io(_))));
+    disk.fails_to_sync.store(false, Ordering::SeqCst);
+    wait_for_health(&log);
+    let note = log.signed().unwrap();
+    let covers = crate::note::verify(&note, &specimen.verifier()).map(|checkpoint| checkpoint.size);
+    assert_eq!(covers, Ok(3));
+    log.close();
+}
+
+#[test]
 fn p10_ordered_records_wait_when_the_disk_does_not_keep_pace() {
     let specimen = Specimen::new();
     let disk = TestDisk::with_room(1 << 40);
@@ -365,6 +383,7 @@ fn a_closed_log_refuses_and_a_second_opener_is_told() {
         Err(LedgerFault::Closed)
     ));
     assert_eq!(clone.checkpoint(), Err(LogFault::Closed));
+    assert_eq!(clone.signed(), Err(LogFault::Closed));
     let (log, opened) = specimen.open().unwrap();
     assert_eq!((opened.size, log.size()), (1, 2));
 }
