@@ -153,9 +153,10 @@ fn keep(daemon: &Arc<Daemon>, happened: &Receiver<Happened>, tell: &SyncSender<B
     while let Ok(next) = happened.recv() {
         let kept = match next {
             Happened::Waits(waiting) => {
+                // First: the disk may take its time, and an answer may come before it is done.
+                let _ = tell.try_send(waiting.clone());
                 let kept = daemon.store.put_question(&waiting);
                 auditor::ask(daemon, &waiting);
-                let _ = tell.try_send(waiting);
                 kept
             }
             Happened::Ended(id) => daemon.store.drop_question(id),
