@@ -103,8 +103,8 @@ impl Papers for OwnPapers {
         let key = key.trim().parse().map_err(|e: bailiwick_ledger::KeyFault| cannot(&e))?;
         match bailiwick_ledger::verify(&self.places.log(), &key, None) {
             Ok(verified) => Ok(format!(
-                "verified: {} records, signed up to {}; going back to an older state as a whole is found only with a checkpoint that was kept elsewhere: `bailiwick log verify --since`",
-                verified.size, verified.checkpoint_size
+                "verified: {} records, all of them signed; going back to an older state as a whole is found only with a checkpoint that was kept elsewhere: `bailiwick log verify --since`",
+                verified.size
             )),
             Err(fault) => Err(format!(
                 "the log does not verify: {fault}; keep a copy of its folder before anything else is done with it"

@@ -179,7 +179,7 @@ impl Papers for FakePapers {
     }
 
     fn verify(&self) -> Result<String, String> {
-        Ok("verified: 200 records, signed up to 200".into())
+        Ok("verified: 200 records, all of them signed".into())
     }
 
     fn contexts(&self) -> Result<Vec<String>, String> {
