@@ -8,20 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 /// How many there are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Attended {
     count: watch::Sender<usize>,
     /// There has been one.
     begun: AtomicBool,
-}
-
-impl Default for Attended {
-    fn default() -> Self {
-        Self {
-            count: watch::Sender::new(0),
-            begun: AtomicBool::new(false),
-        }
-    }
 }
 
 /// Somebody is served, until this is dropped.

@@ -451,13 +451,10 @@ fn see_out(daemon: &Arc<Daemon>, started: task::Started, checkpoint: bool, made:
     }
     // The next task finds its spares ready. Whoever was told of this one's end may end first: where there are few processors
     // it would wait for these processes to start.
-    let daemon = Arc::clone(daemon);
-    std::thread::spawn(move || {
-        std::thread::sleep(BEFORE_SPARES);
-        if let Err(e) = daemon.spares.fill() {
-            talkln!("bailiwick: a spare process could not be started: {e}");
-        }
-    });
+    std::thread::sleep(BEFORE_SPARES);
+    if let Err(e) = daemon.spares.fill() {
+        talkln!("bailiwick: a spare process could not be started: {e}");
+    }
 }
 
 /// Attends a task on this connection: gives the answer, with a seat at its terminal if it has one.
